@@ -1,0 +1,161 @@
+"""What may be done: data with a key and a reason. The ledger holds each before it is done.
+
+Actions of one half have an effect through a port; those of the other half only change memory,
+by being recorded. Doing one twice equals doing it once.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from contract.plan import Frozen, Plan
+from contract.wire import Drain, Restore
+from controller.core.snapshot import OwnerIntent, RankView
+
+
+class _Action(Frozen):
+    reason: str
+    """In words, for people."""
+    nonce: str
+    """Makes a repetition on purpose another action; the same nonce is the same action."""
+
+    @property
+    def attempt_of(self) -> int:
+        """The attempt the action is about, 0 for none."""
+        return getattr(self, "attempt", 0)
+
+
+class LaunchGang(_Action):
+    """Start all ranks of a new attempt."""
+
+    verb: Literal["launch_gang"] = "launch_gang"
+    attempt: int
+    plan_sha: str
+    restore: Restore
+    highest_step: int
+
+
+class CloseAttempt(_Action):
+    """See to it that no further rank of the attempt can start."""
+
+    verb: Literal["close_attempt"] = "close_attempt"
+    attempt: int
+
+
+class KillRanks(_Action):
+    """End ranks by SIGKILL, each identified beyond doubt."""
+
+    verb: Literal["kill_ranks"] = "kill_ranks"
+    attempt: int
+    ranks: list[int]
+
+
+class PublishPlan(_Action):
+    """Write a plan file; harmless until the control document names it."""
+
+    verb: Literal["publish_plan"] = "publish_plan"
+    plan: Plan
+
+
+class PublishControl(_Action):
+    """Replace the control document."""
+
+    verb: Literal["publish_control"] = "publish_control"
+    plan_sha: str
+    drain: Drain | None
+
+
+class QuarantineCheckpoint(_Action):
+    """Mark a checkpoint as not to be used, and keep it."""
+
+    verb: Literal["quarantine_checkpoint"] = "quarantine_checkpoint"
+    line: str
+    step: int
+
+
+class RecordIntent(_Action):
+    """Take the owner's wish into memory; its file may go."""
+
+    verb: Literal["record_intent"] = "record_intent"
+    intent: OwnerIntent
+
+
+class RecordEnd(_Action):
+    """Take the end of an attempt into memory, with the facts that it is judged by."""
+
+    verb: Literal["record_end"] = "record_end"
+    attempt: int
+    ranks: list[RankView]
+    completed_steps: int | None
+    """None: unreadable or no step."""
+    progress_known: bool
+    verified_step: int | None
+    """Newest verified checkpoint at that time; None: none or unreadable."""
+    killed_by_us: list[int]
+
+
+class Halt(_Action):
+    """Give up until the owner says otherwise."""
+
+    verb: Literal["halt"] = "halt"
+    cause: str
+
+
+class Complete(_Action):
+    """The horizon is reached and the last checkpoint is verified."""
+
+    verb: Literal["complete"] = "complete"
+    step: int
+
+
+class Rest(_Action):
+    """The gang is down because the owner wanted it: suspended or stopped."""
+
+    verb: Literal["rest"] = "rest"
+    state: Literal["suspended", "stopped"]
+
+
+class Note(_Action):
+    """Something people should see in status; changes nothing else."""
+
+    verb: Literal["note"] = "note"
+    subject: str
+
+
+Action = Annotated[
+    LaunchGang | CloseAttempt | KillRanks | PublishPlan | PublishControl | QuarantineCheckpoint
+    | RecordIntent | RecordEnd | Halt | Complete | Rest | Note,
+    Field(discriminator="verb"),
+]  # fmt: skip
+
+DESTRUCTIVE = (KillRanks, QuarantineCheckpoint)
+"""Re-validated against a fresh observation right before they are done."""
+
+
+def key_of(run_uid: str, action: Action) -> str:
+    """Return the idempotency key: (run uid, attempt, verb, subject, nonce)."""
+    subject = "-"
+    match action:
+        case KillRanks():
+            subject = ",".join(map(str, action.ranks))
+        case QuarantineCheckpoint():
+            subject = f"{action.line}:{action.step}"
+        case PublishPlan():
+            subject = action.plan.sha
+        case PublishControl():
+            subject = action.plan_sha
+        case Note():
+            subject = action.subject
+        case _:
+            pass
+    return f"{run_uid}/{action.attempt_of}/{action.verb}/{subject}/{action.nonce}"
+
+
+class Decision(Frozen):
+    """What to do now, which rule of which track said so, and when to look again at the latest."""
+
+    rule: str
+    """Empty when no rule had anything to say."""
+    reason: str
+    actions: list[Action]
+    wake_in_ms: int

@@ -1,0 +1,92 @@
+"""What the controller remembers: a pure fold over ledger records, rebuilt by whoever comes next."""
+
+from typing import Literal
+
+from contract.plan import Frozen, Plan
+from contract.wire import Drain
+from controller.core.policy import Policy
+from controller.core.readings import Instant
+
+
+class Incident(Frozen):
+    """One attempt's end that nobody asked for."""
+
+    attempt: int
+    cause: str
+    """killed, crashed, non_finite, stall, out_of_memory, error, storage, unknown_end, ..."""
+    code: int | None
+    root_rank: int | None
+    confidence: Literal["high", "low"]
+    evidence: str
+    """Why this rank and this cause, in words."""
+    step: int | None
+    fingerprint: str
+    verified_step: int | None
+    progress_known: bool
+    at: Instant
+    """When it was recorded."""
+    ended_wall_ms: int | None
+    """When the first rank ended."""
+
+
+class Wanted(Frozen):
+    """What the owner wants."""
+
+    state: Literal["run", "suspended", "stopped"] = "run"
+    restart_nonce: str | None = None
+    """A restart that was asked for and not yet begun."""
+    resume_from: tuple[str, int, str] | None = None
+    """(line, step, nonce) of a new line that was asked for and not yet published."""
+
+
+class AttemptMemory(Frozen):
+    """The newest attempt as intended."""
+
+    number: int
+    launched_at: Instant
+    closed: bool = False
+    killed: list[int] = []  # noqa: RUF012  # frozen model
+    """Ranks that we ended ourselves."""
+    kill_at: Instant | None = None
+    first_end_at: Instant | None = None
+    ended: bool = False
+    drain: Drain | None = None
+
+
+class Memory(Frozen):
+    """The whole memory."""
+
+    policy: Policy
+    chain: list[Plan]
+    """Genesis first, the plan in force last."""
+    wanted: Wanted = Wanted()
+    attempt: AttemptMemory | None = None
+    incidents: list[Incident] = []  # noqa: RUF012  # frozen model
+    """All of them, oldest first."""
+    planned_ends: int = 0
+    """Attempts that ended because they were asked to."""
+    no_progress: list[Incident] = []  # noqa: RUF012  # frozen model
+    """Incidents since a newer verified checkpoint was first seen."""
+    control_plan_sha: str | None = None
+    control_drain: Drain | None = None
+    halted: str | None = None
+    """The reason."""
+    rest: Literal["suspended", "stopped", "completed"] | None = None
+    restore_verified: bool = False
+    """The next attempt may only start from a verified checkpoint."""
+    not_before: Instant | None = None
+    """Earliest next launch, after a delay began."""
+    delay_ms: int = 0
+    known_nonces: list[str] = []  # noqa: RUF012  # frozen model
+    """Owner's intents already recorded."""
+    done_keys: list[str] = []  # noqa: RUF012  # frozen model
+    """Keys of the newest actions whose outcome is recorded (bounded)."""
+    notes: list[tuple[str, str, Instant]] = []  # noqa: RUF012  # frozen model
+    """(subject, text, when): the newest per subject, bounded."""
+    epoch: int = 0
+    last_now: Instant | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force."""
+        return self.chain[-1]

@@ -1,0 +1,32 @@
+"""Values that may be missing, and instants that may not be comparable."""
+
+from contract.plan import Frozen
+
+
+class Unknown(Frozen):
+    """What could not be read: never zero, never a failure, never the last value."""
+
+    unknown: str
+    """Why, in words."""
+
+
+class Instant(Frozen):
+    """A moment on one machine, in whole milliseconds."""
+
+    wall_ms: int
+    mono_ms: int
+    boot_id: str
+
+
+def elapsed_ms(since: Instant, now: Instant) -> int | Unknown:
+    """Return the milliseconds from `since` to `now` by the monotonic clock of one boot."""
+    if since.boot_id != now.boot_id:
+        return Unknown(unknown="the machine was restarted in between")
+    return now.mono_ms - since.mono_ms
+
+
+def offset_change_ms(before: Instant, now: Instant) -> int | Unknown:
+    """Return by how much the wall clock moved against the monotonic clock."""
+    if before.boot_id != now.boot_id:
+        return Unknown(unknown="the machine was restarted in between")
+    return (now.wall_ms - now.mono_ms) - (before.wall_ms - before.mono_ms)

@@ -1,0 +1,154 @@
+"""What one observation saw: every field is a value or Unknown, whole numbers throughout."""
+
+from typing import Literal
+
+from contract.plan import Frozen
+from contract.wire import Drain, Phase
+from controller.core.readings import Instant, Unknown
+
+
+class RankEnd(Frozen):
+    """How a rank ended, as its shim recorded it."""
+
+    code: int
+    wall_ms: int
+    step: int | None
+    """The step the rank itself named, if it left a word."""
+    detail: str
+    """The rank's own words, empty if it left none."""
+
+
+class RankView(Frozen):
+    """One rank of an attempt, by facts of the operating system."""
+
+    rank: int
+    claimed: bool
+    """Its shim started it (or was about to)."""
+    alive: bool
+    """Its lock is held: shim or rank still exists, running or stopped."""
+    stopped: bool
+    """The process is stopped by a signal (state T)."""
+    has_stacks: bool
+    """It dumped its stacks."""
+    end: RankEnd | None
+    """None with `claimed` and not `alive` is an unknown end, never a success."""
+
+
+class RankRef(Frozen):
+    """A rank of some attempt."""
+
+    attempt: int
+    rank: int
+
+
+class GangView(Frozen):
+    """The newest attempt, and what lives on of older ones."""
+
+    attempt: int
+    closed: bool
+    """No further rank of this attempt can start."""
+    ranks: list[RankView]
+    remains: list[RankRef]
+    """Live ranks of older attempts."""
+
+
+class RankTelemetry(Frozen):
+    """What a rank says about itself; ages, not timestamps."""
+
+    attempt: int
+    step: int
+    phase: Phase
+    progress_age_ms: int
+    deadline_ms: int
+    """Progress age at which the rank's own watchdog ends it."""
+    plan_sha: str
+    plan_pending: bool
+    control_refused: str | None
+    checkpoint_failures: int
+    commit_age_ms: int
+
+
+class RankReading(Frozen):
+    """One rank's telemetry, or why there is none."""
+
+    rank: int
+    value: RankTelemetry | Unknown
+
+
+class ProgressView(Frozen):
+    """The newest attempt's step log, and the highest step of the current line."""
+
+    attempt: int
+    completed_steps: int | None
+    """Of this attempt; None before its first step."""
+    grown_age_ms: int
+    """Since the log last grew while this controller watched."""
+    highest_step: int
+    """Most completed steps any attempt reached on the plan's line."""
+    replay_mismatch_step: int | None
+    """First step whose replayed loss differs in any bit from the recorded one."""
+
+
+class CheckpointView(Frozen):
+    """One checkpoint directory: its existence is the marker of completeness."""
+
+    line: str
+    step: int
+    plan_sha: str | None
+    """None: the manifest is missing or damaged."""
+    manifest_sha256: str | None
+    verified: bool
+    quarantined: str | None
+    """The reason, None when it may be used."""
+
+
+class StoreView(Frozen):
+    """Every checkpoint of the run, newest step last within each line."""
+
+    checkpoints: list[CheckpointView]
+    ever_complete: bool
+    """Some checkpoint was complete once, even if it is damaged or gone now."""
+
+
+class StorageView(Frozen):
+    """The last write-rename-delete probe of the checkpoint directory."""
+
+    problem: str | None
+    free_bytes: int
+
+
+class OwnerIntent(Frozen):
+    """What the owner asked for, once (the nonce), not yet recorded."""
+
+    nonce: str
+    verb: Literal["suspend", "resume", "stop", "restart", "resume_from"]
+    line: str | None = None
+    step: int | None = None
+    user: str
+    wall_ms: int
+
+
+class ControlView(Frozen):
+    """The control document as it lies there now."""
+
+    epoch: int
+    seq: int
+    plan_sha: str
+    drain: Drain | None
+
+
+class Snapshot(Frozen):
+    """Everything a decision may rest on."""
+
+    now: Instant
+    epoch: int
+    gang: GangView | Unknown | None
+    """None: no attempt was ever started."""
+    telemetry: list[RankReading]
+    progress: ProgressView | Unknown | None
+    """None: no attempt ever logged a step."""
+    store: StoreView | Unknown
+    storage: StorageView | Unknown
+    intents: list[OwnerIntent] | Unknown
+    control: ControlView | Unknown | None
+    """None: never published; Unknown: unreadable or garbage."""
