@@ -76,8 +76,10 @@ def _cursor_before(plan: Plan, index: int, source: str) -> int:
 def _skipped(plan: Plan, step: int, source: str) -> int:
     """Return the tokens of `source` that the line and its ancestors skipped up to `step`."""
     units = 0
-    for line in plan.lineage:
-        if line.offset_blocks and step >= line.fork_step:
+    for index, line in enumerate(plan.lineage):
+        # A line that was left before its own fork never skipped anything.
+        left_at = min((later.fork_step for later in plan.lineage[index + 1 :]), default=step)
+        if line.offset_blocks and line.fork_step <= min(step, left_at):
             stage = plan.mixture.stages[plan.mixture_index_at(line.fork_step)]
             units += line.offset_blocks * stage.parts.get(source, 0)
     return units * plan.mixture.unit_tokens

@@ -1,0 +1,45 @@
+"""Plans on disk: a plan is read with its whole chain, or not at all."""
+
+from pathlib import Path
+
+from contract.plan import Plan, PlanError, check_child, read_plan
+from contract.wire import ControlRefusal, plan_file
+
+
+class ChainError(Exception):
+    """A plan that must not be run, with the reason a control document is refused for."""
+
+    def __init__(self, refusal: ControlRefusal, detail: str) -> None:
+        self.refusal = refusal
+        super().__init__(detail)
+
+
+def read_chain(run_dir: Path, sha: str) -> list[Plan]:
+    """Return the plans from the genesis plan to `sha`, each checked against its parent.
+
+    Raises:
+        ChainError: a plan is missing, unreadable or changes the past of its parent.
+    """
+    chain: list[Plan] = []
+    wanted: str | None = sha
+    while wanted is not None:
+        plan = _read(run_dir, wanted, is_pointed_at=not chain)
+        if chain:
+            problems = check_child(plan, chain[-1])
+            if problems:
+                raise ChainError(ControlRefusal.PLAN_PAST, "; ".join(problems))
+        chain.append(plan)
+        wanted = plan.parent
+    return chain[::-1]
+
+
+def _read(run_dir: Path, sha: str, *, is_pointed_at: bool) -> Plan:
+    try:
+        data = (run_dir / plan_file(sha)).read_bytes()
+    except OSError as error:
+        reason = ControlRefusal.PLAN_MISSING if is_pointed_at else ControlRefusal.PLAN_CHAIN
+        raise ChainError(reason, f"{plan_file(sha)}: {error.strerror}") from error
+    try:
+        return read_plan(data, sha=sha)
+    except PlanError as error:
+        raise ChainError(ControlRefusal.PLAN_INVALID, f"{plan_file(sha)}: {error}") from error

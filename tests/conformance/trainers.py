@@ -1,0 +1,57 @@
+"""The trainers under test; another team's is named by an environment variable."""
+
+import dataclasses
+import os
+import shlex
+import sys
+
+import pytest
+
+from tests.conformance.harness import TrainerKind
+
+ENV_TRAINER = "STEERSMAN_CONFORMANCE_TRAINER"
+"""Command of a trainer to test instead of ours; set by `python -m tests.conformance`."""
+
+MINIMAL = TrainerKind(
+    name="minimal",
+    command=(sys.executable, "-m", "samples.minimal_trainer"),
+    start_s=30,
+    step_s=1,
+    lead_steps=200,
+    deadline_s=30,
+    # Slow enough that a test can act between two steps, whatever the machine.
+    environment={"MINIMAL_STEP_S": "0.01"},
+)
+JAX = TrainerKind(
+    name="jax",
+    command=(sys.executable, "-m", "trainer.train"),
+    start_s=120,
+    step_s=3,
+    lead_steps=40,
+    deadline_s=120,
+    environment={"JAX_PLATFORMS": "cpu"},
+)
+
+
+def _list_kinds() -> list[TrainerKind]:
+    command = os.environ.get(ENV_TRAINER)
+    if command:
+        return [dataclasses.replace(JAX, name="other", command=tuple(shlex.split(command)))]
+    return [MINIMAL, JAX]
+
+
+KINDS = _list_kinds()
+
+every_trainer = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, id=kind.name, marks=[pytest.mark.faults] if kind is JAX else [])
+        for kind in KINDS
+    ],
+)
+"""A case for each trainer; the slow one's run with the fault tests."""
+
+quick_trainer = pytest.mark.parametrize(
+    "kind", [pytest.param(kind, id=kind.name) for kind in KINDS if kind is not JAX]
+)
+"""A case that would cost the slow trainer minutes; its own tests cover it."""
