@@ -135,6 +135,15 @@ class Intents(Protocol):
         ...
 
 
+class SealedSegment(Frozen):
+    """What a new epoch found of an earlier one; whatever is appended later falls outside."""
+
+    epoch: int
+    bytes: int
+    hash: str
+    """Of its last record."""
+
+
 class LedgerRecord(Frozen):
     """One record of the ledger. `hash` = sha256(prev + canonical rest)."""
 
@@ -149,6 +158,8 @@ class LedgerRecord(Frozen):
     body: Mapping[str, object]
     prev: str
     hash: str
+    seal: list[SealedSegment] | None = None
+    """Only in the first record of an epoch; left out of file and hash where it is None."""
 
 
 class Ledger(Protocol):

@@ -40,6 +40,10 @@ class CloseAttempt(_Action):
 
     verb: Literal["close_attempt"] = "close_attempt"
     attempt: int
+    cause: Literal["end", "start", "stall", "drain"] = "end"
+    """Why: a rank ended, ranks never started, ranks are stuck, a drain was not obeyed."""
+    suspects: list[int] = []  # noqa: RUF012  # frozen model
+    """The ranks that are to blame, where the controller itself found them."""
 
 
 class KillRanks(_Action):

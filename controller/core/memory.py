@@ -4,6 +4,7 @@ from typing import Literal
 
 from contract.plan import Frozen, Plan
 from contract.wire import Drain
+from controller.core.actions import LaunchGang
 from controller.core.policy import Policy
 from controller.core.readings import Instant
 
@@ -33,6 +34,8 @@ class Wanted(Frozen):
     """What the owner wants."""
 
     state: Literal["run", "suspended", "stopped"] = "run"
+    nonce: str = ""
+    """Of the intent that set the state, empty for the launch itself."""
     restart_nonce: str | None = None
     """A restart that was asked for and not yet begun."""
     resume_from: tuple[str, int, str] | None = None
@@ -51,6 +54,19 @@ class AttemptMemory(Frozen):
     first_end_at: Instant | None = None
     ended: bool = False
     drain: Drain | None = None
+    order: LaunchGang | None = None
+    """What was ordered; the same order again is the same act."""
+    launched: bool = False
+    """The launch is known to have been carried out."""
+    closed_at: Instant | None = None
+    close_cause: Literal["end", "start", "stall", "drain"] = "end"
+    suspects: list[int] = []  # noqa: RUF012  # frozen model
+    """Ranks that the controller found stuck."""
+    drain_at: Instant | None = None
+    """When the drain was published."""
+    ended_at: Instant | None = None
+    end_cause: str = ""
+    """done, drained, or the incident's cause; empty while the attempt lives."""
 
 
 class Memory(Frozen):
@@ -84,7 +100,28 @@ class Memory(Frozen):
     notes: list[tuple[str, str, Instant]] = []  # noqa: RUF012  # frozen model
     """(subject, text, when): the newest per subject, bounded."""
     epoch: int = 0
+    epoch_at: Instant | None = None
+    """When this controller began."""
     last_now: Instant | None = None
+    seq: int = 0
+    """Number of the newest record folded."""
+    clock_ref: Instant | None = None
+    """What the wall clock is compared with."""
+    published: list[str] = []  # noqa: RUF012  # frozen model
+    """Plans whose file is known to be written."""
+    control_nonce: str = ""
+    tries: list[tuple[str, int, Instant]] = []  # noqa: RUF012  # frozen model
+    """(key, how often, last when) of the newest acts intended: paces repetitions (bounded)."""
+    window_from: int = 0
+    """Index of the first incident that the budget counts: an operator's resume moves it."""
+    highest_step: int = 0
+    """Most completed steps known on the current line."""
+    verified_step: int | None = None
+    """Newest verified checkpoint that an end was judged with, on the current line."""
+    planned_at: list[Instant] = []  # noqa: RUF012  # frozen model
+    """When the newest planned ends were recorded (bounded)."""
+    last_decision: tuple[str, str, Instant] | None = None
+    """(rule, reason, when) of the newest recorded decision."""
 
     @property
     def plan(self) -> Plan:

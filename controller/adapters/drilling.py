@@ -1,0 +1,132 @@
+"""Carries out drills on a run's processes and files, from outside its controller."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from contract import wire
+from controller.adapters.files import numbered, read_or_none
+from controller.adapters.records import StepTail
+from controller.adapters.rundir import DRILLS_FILE
+from controller.adapters.system import Processes, is_locked
+from controller.core.drills import Drill
+from controller.ports import Refused, Unavailable
+
+POLL_S = 0.05
+BIT = 1
+
+
+def newest_attempt(run_dir: Path) -> int:
+    """Return the newest attempt's number.
+
+    Raises:
+        Refused: none was launched yet.
+    """
+    attempts = numbered(run_dir / wire.ATTEMPTS_DIR)
+    if not attempts:
+        raise Refused("no attempt was launched yet")
+    return attempts[-1]
+
+
+def wait_for_step(run_dir: Path, step: int, is_over: Callable[[], bool]) -> bool:
+    """Return whether the run completed `step` steps before it was over."""
+    tail = StepTail(run_dir, keep=1)
+    while True:
+        attempts = numbered(run_dir / wire.ATTEMPTS_DIR)
+        newest = tail.read(attempts[-1]) if attempts else ()
+        if newest and newest[-1].step + 1 >= step:
+            return True
+        if is_over():
+            return False
+        time.sleep(POLL_S)
+
+
+def drill(run_dir: Path, order: Drill) -> str:
+    """Do it now, record it, and return what was done in words.
+
+    Raises:
+        Refused: there is nothing to hit.
+        Unavailable: a file or a process cannot be reached.
+    """
+    done = corrupt_newest(run_dir) if order.kind == "corrupt" else _hit_ranks(run_dir, order)
+    line = {**order.model_dump(mode="json", by_alias=True), "wallS": time.time(), "done": done}
+    with (run_dir / DRILLS_FILE).open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    return done
+
+
+def _hit_ranks(run_dir: Path, order: Drill) -> str:
+    attempt = newest_attempt(run_dir)
+    processes = Processes()
+    number = signal.SIGKILL if order.kind == "kill" else signal.SIGSTOP
+    hit: list[int] = []
+    for rank in _ranks_of(run_dir, attempt, order):
+        identity = _identity_of(run_dir, attempt, rank)
+        if identity is not None and processes.is_alive(identity):
+            _send(identity.pid, number)
+            hit.append(rank)
+    if not hit:
+        raise Refused(f"attempt {attempt} has no such rank alive: {order.rank}")
+    ranks = ", ".join(map(str, hit))
+    return f"attempt {attempt}: {number.name} to rank {ranks}"
+
+
+def _ranks_of(run_dir: Path, attempt: int, order: Drill) -> Sequence[int]:
+    if order.rank != "all":
+        assert order.rank is not None, "checked when the drill was parsed"
+        return [order.rank]
+    found = (run_dir / wire.attempt_dir(attempt)).glob("rank-*")
+    return sorted(int(path.name.removeprefix("rank-")) for path in found)
+
+
+def _identity_of(run_dir: Path, attempt: int, rank: int) -> wire.ProcessIdentity | None:
+    directory = run_dir / wire.rank_dir(attempt, rank)
+    data = read_or_none(directory / wire.CLAIM_FILE)
+    if data is None or not is_locked(directory / wire.RANK_LOCK_FILE):
+        return None
+    try:
+        return wire.Claim.model_validate_json(data).process
+    except ValidationError:
+        return None
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError as error:
+        raise Refused(f"process {pid} is gone") from error
+    try:
+        signal.pidfd_send_signal(descriptor, number)
+    except OSError as error:
+        raise Unavailable(f"cannot signal process {pid}: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def corrupt_newest(run_dir: Path) -> str:
+    """Flip one bit in the middle of the largest file of the newest checkpoint.
+
+    Raises:
+        Refused: there is no checkpoint.
+    """
+    lines = [path for path in (run_dir / wire.CHECKPOINTS_DIR).iterdir() if path.is_dir()]
+    places = [(step, line) for line in lines for step in numbered(line)]
+    if not places:
+        raise Refused("there is no checkpoint yet")
+    step, line = max(places, key=lambda place: place[0])
+    files = [path for path in (line / str(step)).rglob("*") if path.is_file()]
+    target = max(files, key=lambda path: path.stat().st_size)
+    where = target.stat().st_size // 2
+    with target.open("r+b") as file:
+        file.seek(where)
+        byte = file.read(1)[0]
+        file.seek(where)
+        file.write(bytes([byte ^ BIT]))
+        file.flush()
+        os.fsync(file.fileno())
+    return f"one bit flipped in {target.relative_to(run_dir)} at byte {where}"

@@ -1,0 +1,161 @@
+"""Files of a run: written whole or not at all, and a run directory that knows who it is."""
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from contract.wire import IDENTITY_FILE, Identity
+from controller.adapters.system import port_errors
+from controller.ports import Damaged, Refused, Unavailable
+
+Stamp = tuple[int, int, int] | None
+"""What changes when a file does: (inode, modification time in ns, size); None: no file."""
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Return the stamp of a file, None when there is none."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def read_or_none(path: Path) -> bytes | None:
+    """Return the file's bytes, None when there is no such file."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Replace the file in one step: others see the old bytes or the new ones.
+
+    Raises:
+        Unavailable: the disk is full, or the directory cannot be written.
+    """
+    staged = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    with port_errors(f"cannot write {path.name}"):
+        try:
+            write_new(staged, data, durable=durable)
+            staged.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                staged.unlink()
+            raise
+        if durable:
+            sync_directory(path.parent)
+
+
+def write_once(path: Path, data: bytes) -> bool:
+    """Create the file with all its bytes; return False when it was there already.
+
+    Raises:
+        Unavailable: the disk is full, or the directory cannot be written.
+    """
+    staged = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    with port_errors(f"cannot write {path.name}"):
+        try:
+            write_new(staged, data, durable=True)
+            # Unlike a rename, a link fails where the name is taken.
+            path.hardlink_to(staged)
+        except FileExistsError:
+            return False
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                staged.unlink()
+        sync_directory(path.parent)
+    return True
+
+
+def write_new(path: Path, data: bytes, *, durable: bool) -> None:
+    """Create the file, exclusively."""
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def numbered(directory: Path) -> list[int]:
+    """Return the sorted numbers that name directories in `directory`; empty when it is missing."""
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return []
+    return sorted(int(entry.name) for entry in entries if entry.name.isdigit() and entry.is_dir())
+
+
+def write_identity(run_dir: Path, *, run_uid: str, name: str, wall_s: float) -> Identity:
+    """Write who the run directory belongs to, once.
+
+    Raises:
+        Refused: it belongs to a run already.
+    """
+    identity = Identity(
+        run_uid=run_uid,
+        name=name,
+        directory=str(run_dir.resolve()),
+        inode=run_dir.stat().st_ino,
+        created_wall_s=wall_s,
+    )
+    # Not canonical JSON: it holds a float.
+    data = identity.model_dump_json().encode()
+    if not write_once(run_dir / IDENTITY_FILE, data):
+        raise Refused(f"{run_dir} belongs to a run already")
+    return identity
+
+
+def read_identity(run_dir: Path) -> Identity:
+    """Return who the run directory belongs to.
+
+    Raises:
+        Unavailable: there is no identity file: no run was ever launched here.
+        Damaged: the file is not an identity.
+    """
+    data = read_or_none(run_dir / IDENTITY_FILE)
+    if data is None:
+        raise Unavailable(f"{run_dir} holds no run: {IDENTITY_FILE} is missing")
+    try:
+        return Identity.model_validate_json(data)
+    except ValidationError as error:
+        raise Damaged(f"{run_dir / IDENTITY_FILE}: {error.errors()[0]['msg']}") from error
+
+
+def check_identity(run_dir: Path) -> Identity:
+    """Return the identity of a run directory that is the original.
+
+    A moved directory keeps its inode and is the original; a copy has another inode, and while it
+    is unclear which of the two lives, none is touched.
+
+    Raises:
+        Refused: the directory is a copy.
+    """
+    identity = read_identity(run_dir)
+    if run_dir.stat().st_ino != identity.inode:
+        raise Refused(
+            f"{run_dir} is a copy of run {identity.name}, launched in {identity.directory}; "
+            f"steer that one: ctl --runs-dir {Path(identity.directory).parent} ..."
+        )
+    return identity
+
+
+def adopt_identity(run_dir: Path) -> Identity:
+    """Make this directory the original, as the owner says; the other must be gone or idle."""
+    place = {"directory": str(run_dir.resolve()), "inode": run_dir.stat().st_ino}
+    identity = read_identity(run_dir).model_copy(update=place)
+    write_atomically(run_dir / IDENTITY_FILE, identity.model_dump_json().encode())
+    return identity

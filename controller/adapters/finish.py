@@ -1,0 +1,80 @@
+"""Closes a run at rest: gathers what it left and writes summary.json."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from contract import wire
+from controller.adapters.checkpoints import CheckpointFiles
+from controller.adapters.corpus import bigram_entropies
+from controller.adapters.files import write_atomically
+from controller.adapters.ledger import Fence, read_ledger, verify_ledger
+from controller.adapters.ledger_format import Finding
+from controller.adapters.records import read_evals, read_histories
+from controller.adapters.rundir import text_of
+from controller.core.account import make_account
+from controller.core.fold import read_actions
+from controller.core.launched import LaunchedRun
+from controller.core.memory import Memory
+from controller.core.summary import Entropies, Evidence, make_summary
+from controller.ports import LedgerRecord
+
+RESTS = frozenset({"rest", "halt", "complete"})
+MS_PER_S = 1_000
+
+
+def write_summary(
+    run: LaunchedRun, memory: Memory, peak_flops_per_second: float | None
+) -> dict[str, object]:
+    """Write summary.json and return its content.
+
+    Raises:
+        PortError: the ledger is damaged, or a file cannot be read or written.
+    """
+    records = read_ledger(run.directory / wire.LEDGER_DIR)
+    histories = read_histories(run.directory)
+    ended_wall_s = records[-1].at.wall_ms / MS_PER_S
+    evidence = Evidence(
+        memory=memory,
+        histories=histories,
+        evals=read_evals(run.directory),
+        entropies=measure_entropies(run),
+        account=make_account(
+            histories, run.identity.created_wall_s, ended_wall_s, list(find_rests(records))
+        ),
+        ledger_findings=[it.text for it in find_all(run) if it.is_damage],
+        peak_flops_per_second=peak_flops_per_second,
+    )
+    summary = make_summary(evidence)
+    data = json.dumps(summary, indent=2, ensure_ascii=False).encode() + b"\n"
+    write_atomically(run.directory / wire.SUMMARY_FILE, data)
+    return summary
+
+
+def measure_entropies(run: LaunchedRun) -> dict[str, Entropies]:
+    """Return what counting alone predicts of each source's held-out text."""
+    return {
+        name: Entropies(*bigram_entropies(train, heldout))
+        for name, (train, heldout) in text_of(run).items()
+    }
+
+
+def find_all(run: LaunchedRun) -> Sequence[Finding]:
+    """Return everything unusual about the ledger, seen by itself and from the checkpoints."""
+    ledger = run.directory / wire.LEDGER_DIR
+    fence = Fence(ledger, epoch=0)  # never asked: only manifests are read
+    store = CheckpointFiles(run.directory, run_uid=run.identity.run_uid, fence=fence)
+    return verify_ledger(ledger, store.anchors())
+
+
+def find_rests(records: Sequence[LedgerRecord]) -> Iterator[tuple[float, float]]:
+    """Yield (from, to) of every rest, in seconds of wall time: until the next controller began."""
+    since: float | None = None
+    for record in records:
+        wall_s = record.at.wall_ms / MS_PER_S
+        if record.kind == "epoch" and since is not None:
+            yield since, wall_s
+            since = None
+        if record.kind == "decision" and RESTS & {it.verb for it in read_actions(record.body)}:
+            since = wall_s
+    if since is not None:
+        yield since, float("inf")

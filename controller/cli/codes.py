@@ -1,0 +1,19 @@
+"""Exit codes of `ctl`."""
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """How a command ended."""
+
+    DONE = 0
+    FAILED = 1
+    """The run halted, or what was asked for did not work."""
+    BAD_INPUT = 2
+    """Arguments or a file of the owner's; nothing was started or written."""
+    DIFFERS = 3
+    """The run file differs from the accepted one in what may not change."""
+    WAITS = 4
+    """For an approval; not used yet."""
+    BLIND = 5
+    """Nobody steers the run, or its status cannot be read."""

@@ -1,0 +1,397 @@
+"""Builds what the commands work with: the only place that builds adapters.
+
+Imports stand inside the functions, and those of types under TYPE_CHECKING, so that a command pays
+only for what it uses: `ctl --help` and `ctl status` load no model at all.
+"""
+
+import hashlib
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from contract.plan import Plan
+    from controller.adapters.ledger import SegmentedLedger
+    from controller.adapters.system import SystemClock
+    from controller.cli.orders import DrillOrder, LaunchOrder, Wish
+    from controller.core.drills import Drill
+    from controller.core.launched import GivenFile, LaunchedRun
+    from controller.core.memory import Memory
+    from controller.core.snapshot import OwnerIntent, Snapshot
+    from controller.ports import LedgerRecord
+    from controller.runtime.loop import Ending
+
+STEER_MODULE = "controller.cli.steer"
+START_WITHIN_S = 30.0
+POLL_S = 0.02
+
+
+# --- run files and run directories ---
+
+
+def read_given(path: Path) -> "GivenFile":
+    """Return the run file at `path`; raises SpecError."""
+    from controller.adapters import rundir
+
+    return rundir.read_given(path)
+
+
+def check_given(given: "GivenFile") -> None:
+    """Check what only this machine can tell; raises SpecError, writes nothing."""
+    from controller.adapters import rundir
+
+    rundir.check_given(given, time.time_ns() // 1_000_000)
+
+
+def create_run(given: "GivenFile", runs_dir: Path) -> "LaunchedRun":
+    """Make the run's directory, whole or not at all."""
+    from controller.adapters import rundir
+
+    return rundir.create_run(given, runs_dir, uuid.uuid4().hex, time.time())
+
+
+def load_run(directory: Path) -> "LaunchedRun":
+    """Return the run in `directory`; raises PortError for a copy, for damage, for none."""
+    from controller.adapters import rundir
+
+    return rundir.load_run(directory)
+
+
+def find_run(runs_dir: Path, name: str) -> "LaunchedRun":
+    """Return the run `name`; raises PortError."""
+    from controller.adapters import rundir
+
+    return rundir.load_run(rundir.find_run(runs_dir, name))
+
+
+def accept_run_file(run: "LaunchedRun", given: "GivenFile") -> "LaunchedRun":
+    """Replace the accepted run file."""
+    from controller.adapters import rundir
+
+    return rundir.accept_run_file(run, given)
+
+
+def preview_plan(given: "GivenFile") -> "Plan":
+    """Return the first plan as it would be, but for the digest of text not yet written."""
+    from contract.config import SourceFiles
+    from controller.core.planning import make_genesis
+
+    none = SourceFiles(
+        train="-", heldout="-", train_tokens=1, heldout_tokens=1,
+        train_sha256="0" * 64, heldout_sha256="0" * 64,
+    )  # fmt: skip
+    sources = dict.fromkeys(given.run_file.spec.data.sources, none)
+    return make_genesis(given.run_file, "dry-run", sources)
+
+
+# --- the controller ---
+
+
+def start_controller(directory: Path) -> int:
+    """Start a controller in a session of its own; return its pid once it holds the lock.
+
+    Raises:
+        Refused: it ended at once; the message holds its last words.
+    """
+    from controller.adapters.rundir import CONTROLLER_LOG
+    from controller.cli.peek import look
+    from controller.ports import Refused
+
+    log_path = directory / CONTROLLER_LOG
+    with log_path.open("ab") as log:
+        begin = log.tell()
+        child = subprocess.Popen(
+            [sys.executable, "-m", STEER_MODULE, str(directory.resolve())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env=_environment(),
+        )
+    deadline = time.monotonic() + START_WITHIN_S
+    while child.poll() is None and time.monotonic() < deadline:
+        controller = look(directory).controller
+        if controller.is_alive and controller.pid == child.pid:
+            return child.pid
+        time.sleep(POLL_S)
+    if child.poll() in (None, 0):
+        return child.pid  # it ended well already: the run was at rest
+    words = log_path.read_bytes()[begin:].decode(errors="replace").strip()
+    raise Refused(words or f"the controller ended with code {child.returncode}")
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment in which a controller finds this very package."""
+    import os
+
+    import controller
+
+    root = str(Path(controller.__file__).parent.parent)
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def steer(directory: Path) -> "Ending":
+    """Be the run's controller until the run rests; raises PortError."""
+    import os
+    import signal
+    import socket
+
+    from contract import wire
+    from controller.adapters.ledger import SegmentedLedger, next_epoch
+    from controller.adapters.system import Processes, SystemClock
+    from controller.runtime.lease import acquire_lease
+    from controller.runtime.loop import StopRequest, run_controller
+
+    run = load_run(directory)
+    clock = SystemClock()
+    stop = StopRequest(clock)
+    stop.on_signals(signal.SIGTERM, signal.SIGINT)
+    folder = directory / wire.LEDGER_DIR
+    lease = acquire_lease(
+        directory, Processes(), now=clock.now, next_epoch=lambda: next_epoch(folder)
+    )
+    ledger = SegmentedLedger(
+        folder,
+        epoch=lease.epoch,
+        core_version=core_version(),
+        spec_sha=hashlib.sha256(run.text).hexdigest(),
+    )
+    body = {"pid": os.getpid(), "host": socket.gethostname(), "takeover": lease.is_takeover}
+    desk = _Desk(run, clock, ledger)
+    desk.open_books(body)
+    ending = run_controller(desk.passes, clock, lease, stop)
+    desk.close_books(ending)
+    lease.release()
+    return ending
+
+
+class _Desk:
+    """The controller's adapters, wired together."""
+
+    def __init__(self, run: "LaunchedRun", clock: "SystemClock", ledger: "SegmentedLedger") -> None:
+        from controller.adapters.checkpoints import CheckpointFiles
+        from controller.adapters.intents import IntentFiles
+        from controller.adapters.local import GangOrder, LocalFleet
+        from controller.adapters.publisher import FilePublisher, StatusFile
+        from controller.adapters.records import StepTail
+        from controller.adapters.rundir import command_of
+        from controller.adapters.scrape import ScrapedTelemetry
+        from controller.adapters.steplog import StepLogs
+        from controller.core.figures import RECENT_STEPS
+        from controller.core.planning import make_config
+        from controller.runtime.observe import Ports
+        from controller.runtime.reconcile import Reconciler
+
+        directory, uid, fence = run.directory, run.identity.run_uid, ledger.fence
+        config = make_config(run.run_file, uid, run.facts.sources)
+        order = GangOrder(
+            run_uid=uid,
+            ranks=config.mesh.ranks,
+            command=command_of(run),
+            config=config.encode(),
+        )
+        self._run, self._clock, self._ledger = run, clock, ledger
+        self._telemetry = ScrapedTelemetry(directory, run_uid=uid)
+        self._tail = StepTail(directory, keep=RECENT_STEPS)
+        self._peak: float | None = None
+        ports = Ports(
+            clock=clock,
+            fleet=LocalFleet(directory, order, fence=fence),
+            telemetry=self._telemetry,
+            progress=StepLogs(directory),
+            checkpoints=CheckpointFiles(directory, run_uid=uid, fence=fence),
+            publisher=FilePublisher(directory, fence=fence),
+            intents=IntentFiles(directory),
+            ledger=ledger,
+            status=StatusFile(directory),
+        )
+        self.passes = Reconciler(ports, self._build_status)
+
+    def open_books(self, epoch: Mapping[str, object]) -> None:
+        """Write who begins, the run itself at first, and what its owner changed meanwhile."""
+        from controller.core.planning import make_genesis, make_policy
+
+        run, uid = self._run, self._run.identity.run_uid
+        policy = make_policy(run.run_file, uid)
+        if not self._ledger.records():
+            plan = make_genesis(run.run_file, uid, run.facts.sources)
+            body = {"policy": policy.model_dump(mode="json"), "plan": plan.model_dump(mode="json")}
+            self._append("run", body)
+        self._append("epoch", epoch)
+        known = self.passes.resume().policy
+        if known != policy:
+            changed = [
+                name
+                for name in type(policy).model_fields
+                if getattr(known, name) != getattr(policy, name)
+            ]
+            self._append("policy", {"policy": policy.model_dump(mode="json"), "changed": changed})
+            self.passes.resume()
+
+    def close_books(self, ending: "Ending") -> None:
+        """Write the summary of a run that is over; a failure to do so takes nothing back."""
+        import logging
+
+        from controller.adapters.finish import write_summary
+        from controller.ports import PortError
+        from controller.runtime.loop import Ending
+
+        if ending in (Ending.COMPLETED, Ending.STOPPED, Ending.HALTED):
+            try:
+                write_summary(self._run, self.passes.memory, self._peak)
+            except PortError as error:
+                logging.getLogger(__name__).warning("no summary: %s", error)
+        self._telemetry.close()
+        self._ledger.close()
+
+    def _append(self, kind: str, body: Mapping[str, object]) -> None:
+        self._ledger.append(kind, body, self._clock.now())
+
+    def _build_status(self, memory: "Memory", snapshot: "Snapshot") -> Mapping[str, object]:
+        from controller.core.figures import measure
+        from controller.core.status import build_status
+
+        self._peak = self._read_peak() or self._peak
+        attempt = memory.attempt.number if memory.attempt else 0
+        records = self._tail.read(attempt) if attempt else ()
+        return build_status(memory, snapshot, measure(records, memory.plan, self._peak))
+
+    def _read_peak(self) -> float | None:
+        from contract.metrics import PEAK_FLOPS
+
+        scrape = self._telemetry.scrapes.get(0)
+        return (scrape.total(PEAK_FLOPS) or None) if scrape else None
+
+
+def core_version() -> str:
+    """Return the identity of the code that decides: a hash of its sources."""
+    import contract
+    import controller.core
+
+    digest = hashlib.sha256()
+    for package in (contract, controller.core):
+        for path in sorted(Path(str(package.__file__)).parent.glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+# --- the owner's wishes, and what is recorded ---
+
+
+def drop_intent(directory: Path, intent: "OwnerIntent") -> None:
+    """Leave a wish for the controller."""
+    from controller.adapters import intents
+
+    intents.drop_intent(directory, intent)
+
+
+def read_memory(run: "LaunchedRun") -> "Memory | None":
+    """Return what the ledger says, None before its first record; raises PortError."""
+    from controller.core.fold import fold
+
+    memory: Memory | None = None
+    for record in read_ledger(run):
+        memory = fold(memory, record)
+    return memory
+
+
+def read_ledger(run: "LaunchedRun") -> "Sequence[LedgerRecord]":
+    """Return all valid records; raises PortError."""
+    from contract.wire import LEDGER_DIR
+    from controller.adapters import ledger
+
+    return ledger.read_ledger(run.directory / LEDGER_DIR)
+
+
+def verify_ledger(run: "LaunchedRun") -> Sequence[tuple[str, str, bool]]:
+    """Return (kind, text, whether it is damage) of everything found; raises PortError."""
+    from controller.adapters import finish
+
+    return [(it.kind, it.text, it.is_damage) for it in finish.find_all(run)]
+
+
+# --- drills ---
+
+
+def wait_for_step(directory: Path, step: int, is_over: Callable[[], bool]) -> bool:
+    """Return whether the run completed `step` steps before it was over."""
+    from controller.adapters import drilling
+
+    return drilling.wait_for_step(directory, step, is_over)
+
+
+def drill(directory: Path, order: "Drill") -> str:
+    """Do it and return what was done; raises PortError."""
+    from controller.adapters import drilling
+
+    return drilling.drill(directory, order)
+
+
+def start_drills(runs_dir: Path, name: str, file: Path) -> None:
+    """Carry out a drill file in a process of its own."""
+    subprocess.Popen(
+        [sys.executable, "-m", "controller.cli.main", "drill", name, "--file", str(file.resolve()),
+         "--runs-dir", str(runs_dir.resolve())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env=_environment(),
+    )  # fmt: skip
+
+
+# --- procedures that load much ---
+
+
+def launch(order: "LaunchOrder") -> int:
+    """Do what `ctl launch` does."""
+    from controller.cli import launching
+
+    return launching.launch(order)
+
+
+def attach(directory: Path) -> int:
+    """Show a run until it rests or the person leaves; return the exit code."""
+    from controller.cli import attaching
+
+    return attaching.attach(directory)
+
+
+def ask(runs_dir: Path, name: str, wish: "Wish") -> int:
+    """Do what `ctl suspend`, `resume` and `stop` do."""
+    from controller.cli import asking
+
+    return asking.ask(runs_dir, name, wish)
+
+
+def run_drills(order: "DrillOrder") -> int:
+    """Do what `ctl drill` does."""
+    from controller.cli import drilling
+
+    return drilling.run_drills(order)
+
+
+def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
+    """Do what `ctl log` does."""
+    from controller.cli import logbook
+
+    return logbook.show_log(runs_dir, name, verify=verify, form=form)
+
+
+def examine(runs_dir: Path) -> int:
+    """Do what `ctl doctor` does."""
+    from controller.cli import doctoring
+
+    return doctoring.examine(runs_dir)
+
+
+def render_yaml(value: object) -> str:
+    """Return `value` as YAML."""
+    import yaml
+
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)

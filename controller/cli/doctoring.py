@@ -1,0 +1,77 @@
+"""`ctl doctor`: what this machine lacks for a local gang."""
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from controller.cli import output
+from controller.cli.codes import Code
+from controller.cli.peek import list_names, look
+
+MIN_PYTHON = (3, 11)
+MIN_FREE_BYTES = 2 * 1024**3
+"""A tiny run takes some 100 MB; an environment with jax about 1 GB."""
+
+Check = tuple[bool, str, str]
+"""Whether it is well, what was looked at, and what was found or is to be done."""
+
+
+def examine(runs_dir: Path) -> int:
+    """Print what was found; exit code 1 when something needed is missing."""
+    checks = [*_check_machine(), *_check_libraries(), _check_disk(runs_dir), *_check_runs(runs_dir)]
+    output.emit_table(
+        (("ok" if is_well else "LACKS"), what, found) for is_well, what, found in checks
+    )
+    return Code.DONE if all(is_well for is_well, _, _ in checks) else Code.FAILED
+
+
+def _check_machine() -> Iterator[Check]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield sys.version_info >= MIN_PYTHON, "python", f"{version}; 3.11 or newer is needed"
+    yield sys.platform == "linux", "system", f"{sys.platform}; ranks are told apart by /proc"
+    yield hasattr(os, "pidfd_open"), "pidfd", "processes are ended by descriptor, never by number"
+    cores = len(os.sched_getaffinity(0))
+    yield cores >= 2, "cores", f"{cores}; a gang of two processes wants two"  # noqa: PLR2004  # two
+    yield _can_lock(), "flock", "locks tell who lives"
+
+
+def _can_lock() -> bool:
+    with tempfile.TemporaryFile() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+    return True
+
+
+def _check_libraries() -> Iterator[Check]:
+    for name in ("pydantic", "yaml", "httpx", "tenacity", "rich", "jax", "optax", "orbax"):
+        is_there = importlib.util.find_spec(name) is not None
+        yield is_there, name, "found" if is_there else "missing. Next: make setup"
+
+
+def _check_disk(runs_dir: Path) -> Check:
+    place = next(
+        path for path in [runs_dir.resolve(), *runs_dir.resolve().parents] if path.exists()
+    )
+    free = shutil.disk_usage(place).free
+    is_well = free >= MIN_FREE_BYTES and os.access(place, os.W_OK)
+    return (
+        is_well,
+        "disk",
+        f"{free / 1024**3:.1f} GiB free in {place}, {MIN_FREE_BYTES // 1024**3} wanted",
+    )
+
+
+def _check_runs(runs_dir: Path) -> Iterator[Check]:
+    for name in list_names(runs_dir):
+        view = look(runs_dir / name)
+        found = f"{view.state}" + (
+            f"; nobody steers it. Next: ctl resume {name}" if view.is_blind else ""
+        )
+        yield not view.is_blind, f"run {name}", found

@@ -1,0 +1,168 @@
+"""`ctl launch`: check everything, then make the run's directory, then start its controller."""
+
+from pathlib import Path
+
+from contract.model import parameters
+from contract.plan import Plan
+from controller.cli import deps, output
+from controller.cli.attaching import attach
+from controller.cli.codes import Code
+from controller.cli.orders import LaunchOrder
+from controller.cli.peek import look
+from controller.core.changes import Change, compare_run_files
+from controller.core.drills import parse_drills
+from controller.core.launched import GivenFile, LaunchedRun
+from controller.core.problems import Problem, SpecError
+from controller.core.spec_rules import warmup_steps
+from controller.ports import Unavailable
+
+
+def launch(order: LaunchOrder) -> int:
+    """Launch, attach to, or refuse to touch the run that the file names.
+
+    Raises:
+        SpecError: a file is wrong; nothing was started or written.
+        PortError: the run directory is a copy, or damaged, or cannot be written.
+    """
+    given = deps.read_given(order.file)
+    if order.drill is not None:
+        parse_drills(_read_text(order.drill), str(order.drill))
+    directory = order.runs_dir / given.run_file.metadata.name
+    if directory.exists():
+        return _launch_again(order, given, directory)
+    deps.check_given(given)
+    if order.dry_run:
+        output.emit(describe_plan(given, deps.preview_plan(given)))
+        return Code.DONE
+    output.tell(f"preparing {directory}: text, plan, ledger")
+    deps.create_run(given, order.runs_dir)
+    return _start(order, directory)
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        advice = "List the samples: ls samples/*.yaml"
+        problem = Problem("drill.unreadable", "--drill", f'"{path}"', "it must be readable", advice)
+        raise SpecError([problem]) from error
+
+
+def _start(order: LaunchOrder, directory: Path) -> int:
+    pid = deps.start_controller(directory)
+    output.tell(f"controller {pid} steers {directory}; it goes on without this terminal")
+    if order.drill is not None:
+        deps.start_drills(order.runs_dir, directory.name, order.drill)
+        output.tell(f"drills of {order.drill} are armed")
+    if order.detach:
+        output.tell(f"Next: ctl status {directory.name} --watch")
+        return Code.DONE
+    return attach(directory)
+
+
+# --- a run of that name is there already ---
+
+
+def _launch_again(order: LaunchOrder, given: GivenFile, directory: Path) -> int:
+    run = _load_same(given, directory)
+    changes = compare_run_files(run.run_file, given.run_file)
+    if changes:
+        _show_changes(run, changes)
+    if any(not change.is_allowed for change in changes):
+        output.tell(
+            f"{directory} goes on as accepted; nothing was changed. Next: put the fields back,"
+            f" or launch under another metadata.name"
+        )
+        return Code.DIFFERS
+    view = look(directory)
+    if changes and view.controller.is_alive:
+        output.tell(f"a controller steers it now. Next: ctl suspend {run.name}, then launch again")
+        return Code.DIFFERS
+    if order.dry_run:
+        output.tell(f"{directory} exists: {view.state}. Nothing was done")
+        return Code.DONE
+    if changes:
+        deps.check_given(given)
+        run = deps.accept_run_file(run, given)
+        output.tell(f"accepted: {len(changes)} change(s) take effect with the next controller")
+    return _go_on(order, run)
+
+
+def _load_same(given: GivenFile, directory: Path) -> LaunchedRun:
+    """Return the run in `directory` if it is the one that the file means.
+
+    Raises:
+        SpecError: no run, or a run of another name, lives there.
+        Refused: the directory is a copy.
+    """
+    try:
+        run = deps.load_run(directory)
+    except Unavailable as error:
+        bound = f"{directory} exists and holds no run; choose another name or --runs-dir"
+        name = f'"{given.run_file.metadata.name}"'
+        problem = Problem("run.foreign", "metadata.name", name, bound, given.advice)
+        raise SpecError([problem]) from error
+    if run.name != directory.name:
+        bound = f"{directory} is the directory of run {run.name}, renamed; choose another name"
+        name = f'"{given.run_file.metadata.name}"'
+        raise SpecError([Problem("run.other", "metadata.name", name, bound, given.advice)])
+    return run
+
+
+def _show_changes(run: LaunchedRun, changes: list[Change]) -> None:
+    output.tell(f"the file differs from what run {run.name} was launched with:")
+    for change in changes:
+        output.tell(f"  {change}")
+
+
+def _go_on(order: LaunchOrder, run: LaunchedRun) -> int:
+    """Attach, start a controller that adopts, or say why neither; never begin anew."""
+    directory, view = run.directory, look(run.directory)
+    if view.controller.is_alive:
+        output.tell(f"controller {view.controller.pid} steers it already")
+        return Code.DONE if order.detach else attach(directory)
+    memory = deps.read_memory(run)
+    if memory is not None and memory.halted is not None:
+        output.tell(f"{run.name} halted: {memory.halted}. Next: ctl resume {run.name}")
+        return Code.FAILED
+    if memory is not None and memory.rest == "completed":
+        output.tell(f"{run.name} is finished: {directory / 'summary.json'}")
+        return Code.DONE
+    if memory is not None and memory.rest is not None:
+        output.tell(f"{run.name} is {memory.rest}. Next: ctl resume {run.name}")
+        return Code.DONE
+    output.tell("nobody steers it: a new controller takes it over where it is")
+    return _start(order, directory)
+
+
+# --- a dry run ---
+
+
+def describe_plan(given: GivenFile, plan: Plan) -> str:
+    """Return what a launch would do, in words."""
+    spec = given.run_file.spec
+    total, active = parameters(spec.model.shape)
+    fleet = spec.fleet
+    stages = "; ".join(
+        f"from step {stage.start:,}: {', '.join(f'{n} {p}' for n, p in stage.parts.items())}"
+        for stage in plan.mixture.stages
+    )
+    context = "; ".join(f"from step {stage.start:,}: {stage.length}" for stage in plan.context)
+    saves = spec.checkpoints
+    gang = f"{fleet.processes} processes x {fleet.devices_per_process} devices"
+    units = plan.mixture.block_tokens // plan.mixture.unit_tokens
+    final = f"{spec.schedule.final_percent}% of the peak at step {plan.total_steps - 1:,}"
+    deadline = f"{spec.deadline.at}, checked but not acted on yet" if spec.deadline else "none"
+    size = f"{plan.total_steps:,} of {plan.tokens_per_step:,} tokens"
+    rows: list[tuple[str, ...]] = [
+        ("run", given.run_file.metadata.name),
+        ("model", f"{spec.model.preset}, {total:,} parameters, {active:,} active"),
+        ("gang", f"{gang}, expert axis {fleet.axis}, {fleet.devices // fleet.axis} replica(s)"),
+        ("steps", f"{size}, {plan.total_steps * plan.tokens_per_step:,} in all"),
+        ("schedule", f"warm-up {warmup_steps(spec):,} steps, then linear to {final}"),
+        ("mixture", f"parts of {units} a block, {stages}"),
+        ("context", context),
+        ("checkpoints", f"every {saves.every_steps} steps, keep {saves.keep}"),
+        ("deadline", deadline),
+    ]
+    return "\n".join([*output.align(rows), "nothing was written or started"])

@@ -1,0 +1,65 @@
+"""`ctl log`: every decision of a run in words, and whether the record is whole."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+from controller.cli import deps, output
+from controller.cli.codes import Code
+from controller.ports import LedgerRecord
+
+
+def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
+    """Print the ledger, or what is wrong with it; return the exit code.
+
+    Raises:
+        PortError: no such run, or its ledger is damaged.
+    """
+    run = deps.find_run(runs_dir, name)
+    if verify:
+        return _verify(run.name, deps.verify_ledger(run), len(deps.read_ledger(run)))
+    records = deps.read_ledger(run)
+    if form == "json":
+        output.emit_json([record.model_dump(mode="json") for record in records])
+        return Code.DONE
+    for record in records:
+        output.emit(describe_record(record))
+    return Code.DONE
+
+
+def _verify(name: str, findings: Sequence[tuple[str, str, bool]], num_records: int) -> int:
+    for kind, text, is_damage in findings:
+        output.emit(f"{'DAMAGE' if is_damage else 'note'}  {kind}: {text}")
+    if any(is_damage for _, _, is_damage in findings):
+        return Code.FAILED
+    output.emit(f"{name}: {num_records} records; chain and anchors in checkpoints hold")
+    return Code.DONE
+
+
+def describe_record(record: LedgerRecord) -> str:
+    """Return one record in a line."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(record.at.wall_ms / 1000))
+    return f"{record.seq:>5}  {when}  {record.kind:<8}  {_describe_body(record)}"
+
+
+def _describe_body(record: LedgerRecord) -> str:
+    body = record.body
+    match record.kind:
+        case "run":
+            plan = cast("dict[str, object]", body["plan"])
+            return f"launched: {plan['total_steps']} steps of {plan['tokens_per_step']} tokens"
+        case "policy":
+            changed = cast("list[str]", body["changed"])
+            return f"changed by the run file: {', '.join(changed)}"
+        case "epoch":
+            how = "took over as" if body["takeover"] else "is"
+            return f"controller {body['pid']} on {body['host']} {how} epoch {record.epoch}"
+        case "decision":
+            actions = cast("list[dict[str, object]]", body["actions"])
+            verbs = ", ".join(str(action["verb"]) for action in actions)
+            return f"{body['rule']}: {body['reason']} [{verbs}]"
+        case "outcome":
+            return f"{body['key']}: {'done' if body['ok'] else body['error']}"
+        case kind:
+            return kind

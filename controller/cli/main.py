@@ -1,0 +1,151 @@
+"""`ctl`: the verbs. Each parses its arguments and calls one procedure.
+
+Simple verbs must start at once, so nothing here imports a model (see deps.py).
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.cli import deps, looking, output
+from controller.cli.codes import Code
+from controller.cli.failures import explain_failure
+from controller.cli.orders import DrillOrder, LaunchOrder, Wish
+
+app = typer.Typer(
+    name="ctl",
+    help="Launch, watch and steer training runs. Data goes to stdout, talk to stderr.\n\n"
+    "Exit codes: 0 done, 1 failed, 2 bad input, 3 differs, 4 waits for approval, 5 blind.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+RunsDir = Annotated[
+    Path,
+    typer.Option("--runs-dir", envvar="CTL_RUNS_DIR", help="Where the runs' directories lie."),
+]
+Name = Annotated[str, typer.Argument(help="The run's name.")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return once the wish is left.")]
+RUNS = Path("runs")
+
+
+@app.command()
+def launch(  # a command's options
+    file: Annotated[Path, typer.Argument(help="The run file.")],
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, write and start nothing.")
+    ] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once it is steered.")] = False,
+    drill: Annotated[
+        Path | None, typer.Option("--drill", help="Faults to be done on the way (docs/cli.md).")
+    ] = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Launch the run that FILE declares, or go on with it where it is; never start it over."""
+    leave(deps.launch(LaunchOrder(file, runs_dir, dry_run, detach, drill)))
+
+
+@app.command()
+def status(
+    name: Annotated[
+        str | None, typer.Argument(help="The run's name; without it, all runs.")
+    ] = None,
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Until the run rests.")] = False,
+    form: Annotated[str, typer.Option("--output", "-o", help="table, json or yaml.")] = "table",
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Show where a run stands, what happened last and why."""
+    leave(looking.show_status(runs_dir, name, watch=watch, form=form))
+
+
+@app.command()
+def suspend(name: Name, *, no_wait: NoWait = False, runs_dir: RunsDir = RUNS) -> None:
+    """Checkpoint the run and free its processes; `ctl resume` goes on."""
+    leave(deps.ask(runs_dir, name, Wish("suspend", wait=not no_wait)))
+
+
+@app.command()
+def resume(
+    name: Name,
+    *,
+    from_step: Annotated[
+        int | None,
+        typer.Option("--from", min=0, help="Open a new line at the checkpoint of this step."),
+    ] = None,
+    no_wait: NoWait = False,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Go on with a run that is suspended, stopped, halted or unsteered."""
+    leave(deps.ask(runs_dir, name, Wish("resume", from_step, wait=not no_wait)))
+
+
+@app.command()
+def stop(name: Name, *, no_wait: NoWait = False, runs_dir: RunsDir = RUNS) -> None:
+    """Checkpoint the run and end it; works without telemetry, too."""
+    leave(deps.ask(runs_dir, name, Wish("stop", wait=not no_wait)))
+
+
+@app.command()
+def log(
+    name: Name,
+    *,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check the chain and its anchors instead.")
+    ] = False,
+    form: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Show everything that was decided and done, oldest first."""
+    leave(deps.show_log(runs_dir, name, verify=verify, form=form))
+
+
+@app.command()
+def drill(  # a command's options
+    name: Name,
+    kind: Annotated[str | None, typer.Argument(help="kill, freeze or corrupt.")] = None,
+    rank: Annotated[str | None, typer.Argument(help='A rank, or "all".')] = None,
+    *,
+    at_step: Annotated[int, typer.Option("--at-step", min=0, help="Wait for this step.")] = 0,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="A list of {atStep, kind, rank}.")
+    ] = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Do to a run what a bad day does; its controller is not told."""
+    leave(deps.run_drills(DrillOrder(runs_dir, name, kind, rank, at_step, file)))
+
+
+@app.command()
+def doctor(*, runs_dir: RunsDir = RUNS) -> None:
+    """Say what this machine lacks."""
+    leave(deps.examine(runs_dir))
+
+
+def leave(code: int) -> None:
+    """End the command with its exit code."""
+    raise typer.Exit(int(code))
+
+
+def main() -> None:
+    """Run `ctl`; errors meant for people become words and an exit code."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        output.tell("interrupted; the run, if one goes on, is not touched")
+        sys.exit(Code.FAILED)
+    except Exception as error:
+        failure = explain_failure(error)
+        if failure is None:
+            raise
+        output.tell(failure.text)
+        sys.exit(failure.code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""A status in words: lines for `ctl status`, one line for a log, rows for several runs."""
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from controller.cli.output import align
+from controller.cli.peek import View
+
+Members = Mapping[str, object]
+MISSING = "?"
+
+
+def describe(view: View) -> str:
+    """Return everything about one run, a few lines."""
+    rows = [(label, text) for label, text in _rows(view) if text]
+    return "\n".join(align([(view.name, _headline(view)), *rows]))
+
+
+def _headline(view: View) -> str:
+    status = view.status
+    if status is None:
+        return "no status yet"
+    headline = f"{view.state}: {status['reason']}"
+    if view.is_blind:
+        return f"nobody steers it; before that, {headline}"
+    return headline
+
+
+def _rows(view: View) -> Iterator[tuple[str, str]]:
+    status = view.status
+    if status is not None:
+        figures = members_of(status, "figures")
+        yield "step", describe_progress(status)
+        yield "speed", _describe_speed(figures)
+        yield "loss", _describe_loss(figures)
+        yield "attempt", _describe_attempt(status)
+        yield "saved", _describe_store(members_of(status, "checkpoints"))
+        for text in _describe_quarantined(members_of(status, "checkpoints")):
+            yield "damaged", text
+        yield "incidents", _describe_incidents(members_of(status, "incidents"))
+        yield "decision", describe_decision(status)
+        yield "storage", str(members_of(status, "storage").get("problem") or "")
+        for note in list_of(status, "notes"):
+            yield "note", f"{clock(note.get('at'))} {note['subject']}: {note['text']}"
+        for field, why in members_of(status, "unknown").items():
+            yield "unknown", f"{field}: {why}"
+    yield "controller", _describe_controller(view)
+
+
+def describe_progress(status: Members) -> str:
+    """Return `step 312 of 750 (41.6%), 319,488 tokens`."""
+    step, total = status.get("step"), status.get("total_steps")
+    if not isinstance(step, int) or not isinstance(total, int):
+        return f"{MISSING} of {total}"
+    tokens = status.get("tokens")
+    return f"{step:,} of {total:,} ({100 * step / total:.1f}%), {tokens:,} tokens"
+
+
+def _describe_speed(figures: Members) -> str:
+    rate = figures.get("tokens_per_second")
+    if not isinstance(rate, float):
+        return ""
+    pace = f"{_milli(figures.get('step_s'))} ms a step"
+    return f"{rate:,.0f} tokens/s, {pace}, MFU {_percent(figures, 'mfu_percent')}"
+
+
+def _describe_loss(figures: Members) -> str:
+    if not figures:
+        return ""
+    drops = _percent(figures, "drops_percent")
+    return f"{_real(figures, 'loss')} nats, gradient {_real(figures, 'grad_norm')}, drops {drops}"
+
+
+def _describe_attempt(status: Members) -> str:
+    ranks = list_of(status, "ranks")
+    alive = sum(rank.get("alive") is True for rank in ranks)
+    stopped = [str(rank["rank"]) for rank in ranks if rank.get("stopped")]
+    text = f"{status.get('attempt')}, phase {status.get('phase') or MISSING}"
+    text += f", {alive} of {len(ranks)} ranks alive" if ranks else ""
+    return text + (f", stopped: rank {', '.join(stopped)}" if stopped else "")
+
+
+def _describe_store(store: Members) -> str:
+    newest = store.get("newest")
+    if newest is None:
+        return "no checkpoint yet"
+    verified = store.get("newest_verified")
+    return f"checkpoint {newest}, verified {MISSING if verified is None else verified}"
+
+
+def _describe_quarantined(store: Members) -> Iterator[str]:
+    for found in list_of(store, "quarantined"):
+        yield f"checkpoint {found['line']}/{found['step']} is quarantined: {found['reason']}"
+
+
+def _describe_incidents(incidents: Members) -> str:
+    recent = list_of(incidents, "recent")
+    if not recent:
+        return ""
+    return f"{incidents['count']}, the last: {describe_incident(recent[-1])}"
+
+
+def describe_incident(incident: Members) -> str:
+    """Return cause, rank and step in words."""
+    rank, step = incident.get("root_rank"), incident.get("step")
+    who = "the gang" if rank is None else f"rank {rank}"
+    where = "" if step is None else f" at step {step}"
+    return f"attempt {incident['attempt']}, {incident['cause']} of {who}{where}"
+
+
+def describe_decision(status: Members) -> str:
+    """Return the newest decision in words, with its time."""
+    decision = members_of(status, "last_decision")
+    return f"{clock(decision.get('at'))} {decision['reason']}" if decision else ""
+
+
+def _describe_controller(view: View) -> str:
+    controller = view.controller
+    if controller.is_alive:
+        text = f"pid {controller.pid}, epoch {controller.epoch}"
+        return f"{text}, status {view.age_s:.0f} s old" if view.age_s is not None else text
+    if view.is_blind:
+        return f"none. Next: ctl resume {view.name}"
+    return "none: the run is at rest"
+
+
+def describe_line(view: View) -> str:
+    """Return one line about a run under way, for logs."""
+    status = view.status or {}
+    figures = members_of(status, "figures")
+    parts = [
+        f"{view.state:<10}",
+        f"step {describe_progress(status)}" if status else "no status yet",
+        f"{figures['tokens_per_second']:,.0f} tokens/s" if figures.get("tokens_per_second") else "",
+        f"MFU {_percent(figures, 'mfu_percent')}" if figures.get("mfu_percent") else "",
+        f"loss {_real(figures, 'loss')}" if figures else "",
+        f"drops {_percent(figures, 'drops_percent')}" if figures else "",
+        f"attempt {status.get('attempt')}",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def summarize(view: View) -> tuple[str, ...]:
+    """Return one row of the list of runs: name, state, progress, attempt, controller."""
+    status = view.status or {}
+    state = f"{view.state} (unsteered)" if view.is_blind else view.state
+    progress = describe_progress(status) if status else MISSING
+    return (view.name, state, progress, str(status.get("attempt", MISSING)))
+
+
+def clock(wall_ms: object) -> str:
+    """Return the time of day in the user's zone."""
+    if not isinstance(wall_ms, int):
+        return MISSING
+    return time.strftime("%H:%M:%S %Z", time.localtime(wall_ms / 1000))
+
+
+def members_of(value: Members, name: str) -> Members:
+    found = value.get(name)
+    return cast("Members", found) if isinstance(found, dict) else {}
+
+
+def list_of(value: Members, name: str) -> list[Members]:
+    found = value.get(name)
+    return cast("list[Members]", found) if isinstance(found, list) else []
+
+
+def _real(figures: Members, name: str) -> str:
+    value = figures.get(name)
+    return f"{value:.4f}" if isinstance(value, float) else MISSING
+
+
+def _percent(figures: Members, name: str) -> str:
+    value = figures.get(name)
+    return f"{value:.1f}%" if isinstance(value, int | float) else MISSING
+
+
+def _milli(value: object) -> str:
+    return f"{1000 * value:.0f}" if isinstance(value, float) else MISSING

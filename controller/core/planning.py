@@ -1,0 +1,164 @@
+"""From the run file and the text it names to what is launched: policy, trainer config, first plan.
+
+Pure: the same run file and the same text give the same bytes.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+
+from contract.config import (
+    Checkpointing,
+    Evaluation,
+    Limits,
+    Mesh,
+    SourceFiles,
+    TrainerConfig,
+    config_sha,
+    data_digest,
+)
+from contract.model import flops_per_token
+from contract.plan import ROOT_LINE, ContextStage, Line, Mixture, MixtureStage, Plan, check_plan
+from contract.schedule import format_fraction, warm_up_and_decay
+from controller.core.policy import Budget, Policy
+from controller.core.spec import RunFile, Spec
+from controller.core.spec_rules import make_execution, stage_start, warmup_steps
+
+MS_PER_S = 1_000
+
+
+def make_policy(run_file: RunFile, run_uid: str) -> Policy:
+    """Return the numbers that the decisions of this run rest on."""
+    faults, restarts = run_file.spec.faults, run_file.spec.faults.restarts
+    return Policy(
+        run_uid=run_uid,
+        run_name=run_file.metadata.name,
+        ranks=run_file.spec.fleet.processes,
+        deadlines_ms=faults.deadlines.by_phase(),
+        margin_ms=faults.margin,
+        cascade_ms=faults.cascade,
+        start_ms=faults.claim,
+        heartbeat_ms=faults.heartbeat,
+        budget=Budget(
+            window_ms=restarts.window,
+            window_restarts=restarts.in_window,
+            no_progress_incidents=restarts.without_progress,
+            per_cause=restarts.per_cause,
+            delay_ms=restarts.delay,
+            max_delay_ms=restarts.max_delay,
+        ),
+    )
+
+
+def make_config(
+    run_file: RunFile, run_uid: str, sources: Mapping[str, SourceFiles]
+) -> TrainerConfig:
+    """Return the config that every attempt's ranks read."""
+    spec = run_file.spec
+    return TrainerConfig(
+        run_uid=run_uid,
+        run_name=run_file.metadata.name,
+        model=spec.model.shape,
+        optimizer=spec.optimizer,
+        sources=dict(sources),
+        mesh=Mesh(
+            ranks=spec.fleet.processes,
+            devices_per_rank=spec.fleet.devices_per_process,
+            expert_axis=spec.fleet.axis,
+        ),
+        evaluation=Evaluation(
+            every_steps=spec.evaluation.every_steps,
+            sequences=spec.evaluation.sequences,
+            final_sequences=spec.evaluation.final_sequences,
+        ),
+        checkpointing=Checkpointing(
+            every_steps=spec.checkpoints.every_steps,
+            keep=spec.checkpoints.keep,
+            permanent_every_steps=spec.checkpoints.permanent_every_steps,
+        ),
+        limits=_make_limits(spec),
+        peak_flops_per_device=spec.fleet.peak_flops_per_device,
+    )
+
+
+def _make_limits(spec: Spec) -> Limits:
+    faults = spec.faults
+    return Limits(
+        deadlines_s={
+            phase: _whole_seconds(limit) for phase, limit in faults.deadlines.by_phase().items()
+        },
+        step_factor=faults.step_factor,
+        commit_s=_whole_seconds(faults.commit),
+        heartbeat_s=_whole_seconds(faults.heartbeat),
+    )
+
+
+def _whole_seconds(duration_ms: int) -> int:
+    """Round up: a deadline is never shorter than declared."""
+    return -(-duration_ms // MS_PER_S)
+
+
+def make_genesis(run_file: RunFile, run_uid: str, sources: Mapping[str, SourceFiles]) -> Plan:
+    """Return the first plan of the run."""
+    spec = run_file.spec
+    plan = Plan(
+        format=1,
+        run_uid=run_uid,
+        kind="genesis",
+        parent=None,
+        effective=0,
+        supersedes=None,
+        author="run file",
+        reason="as declared before launch",
+        config_sha=config_sha(spec.model.shape, spec.optimizer),
+        data_digest=data_digest(dict(sources)),
+        seed=spec.seed,
+        tokens_per_step=spec.batch.tokens_per_step,
+        total_steps=spec.total_steps,
+        peaks=_make_peaks(spec),
+        anneals=_make_anneals(spec),
+        mixture=Mixture(
+            block_tokens=spec.data.block_tokens,
+            unit_tokens=spec.unit_tokens,
+            stages=[
+                MixtureStage(start=stage_start(spec, stage.from_percent), parts=stage.parts)
+                for stage in spec.data.mixture
+            ],
+        ),
+        context=_make_context(spec),
+        execution=make_execution(spec),
+        lineage=[Line(name=ROOT_LINE, fork_step=0, offset_blocks=0)],
+    )
+    problems = check_plan(plan)
+    assert not problems, problems
+    return plan
+
+
+def _make_peaks(spec: Spec) -> dict[str, dict[str, str]]:
+    peaks = {"learning_rate": dict(spec.schedule.peak_learning_rate)}
+    if spec.schedule.weight_decay is not None:
+        peaks["weight_decay"] = {"matrix": spec.schedule.weight_decay.peak}
+    return peaks
+
+
+def _make_anneals(spec: Spec) -> dict[str, list[tuple[int, str]]]:
+    total = spec.total_steps
+    final = Fraction(spec.schedule.final_percent, 100)
+    knots = {"learning_rate": warm_up_and_decay(warmup_steps(spec), total, final)}
+    if (decay := spec.schedule.weight_decay) is not None:
+        end = Fraction(decay.final_percent, 100)
+        knots["weight_decay"] = [(0, Fraction(1)), (total - 1, end)]
+    return {
+        name: [(step, format_fraction(value)) for step, value in pairs]
+        for name, pairs in knots.items()
+    }
+
+
+def _make_context(spec: Spec) -> list[ContextStage]:
+    return [
+        ContextStage(
+            start=stage.from_percent * spec.total_steps // 100,
+            length=stage.length,
+            flops_per_token=flops_per_token(spec.model.shape, stage.length),
+        )
+        for stage in spec.schedule.context
+    ]

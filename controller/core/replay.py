@@ -1,0 +1,68 @@
+"""Every decision of a ledger made again, and compared bit for bit."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from contract.canonical import encode_canonical
+from controller.core.actions import Decision
+from controller.core.decide import decide
+from controller.core.fold import Record, fold
+from controller.core.memory import Memory
+from controller.core.snapshot import Snapshot
+
+
+class VersionedRecord(Record, Protocol):
+    """A record that says which core decided."""
+
+    @property
+    def core_version(self) -> str:
+        """Identity of the core's sources."""
+        ...
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One decision made again: `recorded` and `repeated` are canonical JSON."""
+
+    seq: int
+    is_same_core: bool
+    recorded: bytes
+    repeated: bytes
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether not a bit differs."""
+        return self.recorded == self.repeated
+
+
+def body_of(decision: Decision, snapshot: Snapshot) -> dict[str, object]:
+    """Return the body of a decision's record: all that a replay needs besides older records."""
+    return {**decision.model_dump(mode="json"), "snapshot": snapshot.model_dump(mode="json")}
+
+
+def replay(records: Iterable[VersionedRecord], core_version: str) -> list[Replayed]:
+    """Return every recorded decision beside the one that this core makes of the same inputs.
+
+    Decisions of another core version may differ; `is_same_core` tells them apart.
+    """
+    memory: Memory | None = None
+    found: list[Replayed] = []
+    for record in records:
+        if record.kind == "decision":
+            assert memory is not None, "a decision before the run"
+            found.append(_repeat(record, memory, core_version))
+        memory = fold(memory, record)
+    return found
+
+
+def _repeat(record: VersionedRecord, memory: Memory, core_version: str) -> Replayed:
+    body = dict(record.body)
+    snapshot = Snapshot.model_validate_json(json.dumps(body["snapshot"]))
+    return Replayed(
+        seq=record.seq,
+        is_same_core=record.core_version == core_version,
+        recorded=encode_canonical(body),
+        repeated=encode_canonical(body_of(decide(snapshot, memory), snapshot)),
+    )

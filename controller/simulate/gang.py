@@ -1,0 +1,360 @@
+"""Simulated trainers: one gang in lock step, with the ends and phases of the real ones.
+
+Steps are not simulated one by one: while the gang moves, the step count follows from the time,
+and only what interrupts the steps (a save, a drain, a poisoned step, the horizon) is an event.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from contract.exits import PLANNED, Exit
+from contract.plan import Plan
+from contract.wire import Drain, Phase, Restore
+from controller.core.actions import LaunchGang
+from controller.core.snapshot import RankEnd, RankView
+from controller.simulate.habitat import Habitat
+from controller.simulate.shelf import SimCheckpoint
+
+DRAIN_LEAD = 3
+"""Steps between reading a drain and acting on it."""
+
+
+@dataclass
+class SimRank:
+    """One rank and its shim."""
+
+    rank: int
+    claimed: bool = False
+    alive: bool = False
+    stopped: bool = False
+    has_stacks: bool = False
+    has_shim: bool = True
+    is_undead: bool = False
+    """In an uninterruptible wait: SIGKILL has no effect yet."""
+    end: RankEnd | None = None
+
+    def view(self) -> RankView:
+        """Return the rank as the fleet shows it."""
+        return RankView(
+            rank=self.rank,
+            claimed=self.claimed,
+            alive=self.alive,
+            stopped=self.stopped,
+            has_stacks=self.has_stacks,
+            end=self.end,
+        )
+
+
+@dataclass
+class SimGang:
+    """One attempt."""
+
+    home: Habitat
+    order: LaunchGang
+    epoch: int
+    closed: bool = False
+    phase: Phase = Phase.START
+    base: int = 0
+    """Completed steps when stepping began or was last interrupted."""
+    first: int | None = None
+    """The step that was restored."""
+    since_ms: int = 0
+    """When `base` was reached."""
+    progress_ms: int = 0
+    halted_ms: int | None = None
+    has_watchdogs: bool = True
+    failures: int = 0
+    drain: Drain | None = None
+    drain_step: int | None = None
+    healthy: bool = True
+    """No fault touched it: nobody has a reason to kill it."""
+    turn: int = 0
+    """Counts interruptions, so that an event of an older turn is void."""
+    ranks: list[SimRank] = field(default_factory=list[SimRank])
+
+    def __post_init__(self) -> None:
+        self.ranks = [SimRank(rank) for rank in range(self.home.policy.ranks)]
+        self.progress_ms = self.home.agenda.now_ms
+
+    # What can be seen.
+
+    @property
+    def number(self) -> int:
+        """The attempt number."""
+        return self.order.attempt
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that the attempt runs."""
+        return self.home.plans[self.order.plan_sha]
+
+    def alive(self) -> list[SimRank]:
+        """Return the ranks that live."""
+        return [rank for rank in self.ranks if rank.alive]
+
+    @property
+    def moving(self) -> bool:
+        """Whether the main threads make progress."""
+        return self.halted_ms is None and bool(self.alive())
+
+    def completed(self) -> int | None:
+        """Return the completed steps in the log of this attempt, None before the first."""
+        if self.first is None:
+            return None
+        now = self.home.agenda.now_ms if self.halted_ms is None else self.halted_ms
+        steps = self.base
+        if self.phase == Phase.STEP:
+            steps += (now - self.since_ms) // self.home.pace.step_ms
+        steps = min(steps, self.plan.total_steps)
+        return steps if steps > self.first else None
+
+    def progress_age_ms(self) -> int:
+        """Return for how long the main threads have not moved."""
+        now = self.home.agenda.now_ms
+        if self.phase != Phase.STEP or self.halted_ms is not None:
+            return now - self.progress_ms
+        return (now - self.since_ms) % self.home.pace.step_ms
+
+    # Life.
+
+    def claim(self, rank: SimRank) -> None:
+        """The shim starts its rank, unless the attempt was closed."""
+        if self.closed or rank.claimed:
+            return
+        rank.claimed = rank.alive = True
+        if all(one.claimed for one in self.ranks):
+            self.enter(0)
+
+    def enter(self, index: int) -> None:
+        """Go through the phases before the first step, one event each."""
+        phases = self.home.pace.phases_ms
+        if self.halted_ms is not None:
+            return
+        if index == len(phases):
+            self.go_on(self.base)
+            return
+        self.phase, lasts_ms = phases[index]
+        self.progress_ms = self.home.agenda.now_ms
+        turn = self.turn
+
+        def leave() -> None:
+            if turn != self.turn or self.halted_ms is not None:
+                return
+            if self.phase == Phase.RESTORE and not self.restore():
+                return
+            self.enter(index + 1)
+
+        self.home.agenda.after(lasts_ms, leave)
+
+    def restore(self) -> bool:
+        """Choose a checkpoint; False: the gang ends without one."""
+        home, chain = self.home, self.home.chain(self.order.plan_sha)
+        if not home.shelf.checkpoints and self.order.restore == Restore.NONE:
+            self.first = self.base = 0
+            return True
+        found = home.shelf.choose(chain, self.order.restore)
+        if found is None and self.order.restore != Restore.NONE:
+            self.leave(Exit.NO_CHECKPOINT, "no listed step restores")
+            return False
+        if found is None and home.shelf.ever_complete:
+            home.violate(f"attempt {self.number} starts at step 0 over old work")
+        self.first = self.base = found.step if found else 0
+        return True
+
+    def go_on(self, step: int) -> None:
+        """Step from `step` to whatever interrupts next."""
+        home = self.home
+        self.phase, self.base = Phase.STEP, step
+        self.since_ms = self.progress_ms = home.agenda.now_ms
+        self.turn += 1
+        self.look()
+        self.plan_next()
+
+    def plan_next(self) -> None:
+        """Make an event of the next interruption."""
+        home, every = self.home, self.home.pace.save_every
+        stops = [self.plan.total_steps, (self.base // every + 1) * every]
+        stops += [step for step in home.poison if step > self.base]
+        if self.drain_step is not None:
+            stops.append(max(self.drain_step, self.base))
+        stop, turn = min(stops), self.turn
+        due_ms = self.since_ms + (stop - self.base) * home.pace.step_ms
+        home.agenda.after(due_ms - home.agenda.now_ms, lambda: self.reach(stop, turn))
+
+    def reach(self, step: int, turn: int) -> None:
+        """The step count arrived at an interruption."""
+        if turn != self.turn or self.halted_ms is not None:
+            return
+        home = self.home
+        line = self.plan.line.name
+        home.highest[line] = max(home.highest.get(line, 0), step)
+        if step in home.poison:
+            code, words = home.poison[step]
+            self.base, self.since_ms = step, home.agenda.now_ms
+            self.fail(code, words, everyone=code == Exit.NON_FINITE)
+        elif step == self.drain_step and self.drain is not None:
+            self.depart(step, self.drain)
+        elif step == self.plan.total_steps:
+            self.finish(step)
+        else:
+            self.save(step)
+            self.go_on(step)
+
+    def save(self, step: int, then: Callable[[], None] | None = None) -> None:
+        """Save, commit after a while, read back after another while."""
+        home = self.home
+        made = SimCheckpoint(self.plan.line.name, step, self.order.plan_sha, self.number)
+
+        def commit() -> None:
+            if not self.ranks[0].alive or self.ranks[0].stopped:
+                return
+            if home.disk_full:
+                self.failures += 1
+            else:
+                home.shelf.add(made)
+                home.agenda.after(home.pace.verify_ms, verify)
+            if then is not None and home.disk_full:
+                then()
+
+        def verify() -> None:
+            if self.ranks[0].alive and not self.ranks[0].stopped:
+                home.shelf.verify(made)
+                if then is not None:
+                    then()
+
+        home.agenda.after(home.pace.commit_ms, commit)
+
+    def finish(self, step: int) -> None:
+        """Save at the horizon; done once it is verified, STORAGE when it cannot be saved."""
+        self.base, self.since_ms = step, self.home.agenda.now_ms
+        self.phase, self.progress_ms = Phase.SAVE_BLOCK, self.home.agenda.now_ms
+        self.turn += 1
+
+        def end() -> None:
+            found = self.home.shelf.find(self.plan.line.name, step)
+            if found is not None and found.verified:
+                self.leave(Exit.DONE, "")
+            else:
+                self.fail(Exit.STORAGE, "the last checkpoint cannot be saved", everyone=True)
+
+        self.save(step, end)
+
+    # Orders.
+
+    def look(self) -> None:
+        """Read the control document, as rank 0 does at each step."""
+        if self.halted_ms is not None or self.phase != Phase.STEP:
+            return
+        document = self.home.says(self.order.plan_sha)
+        if document is None or document.drain == self.drain:
+            return
+        if document.epoch < self.home.obeyed[0]:
+            self.home.violate("a trainer obeyed a former controller")
+        self.home.obeyed = (document.epoch, document.seq)
+        self.drain = document.drain
+        done = (self.home.agenda.now_ms - self.since_ms) // self.home.pace.step_ms
+        self.drain_step = None
+        if self.drain is not None:
+            lead = self.base + done + DRAIN_LEAD
+            self.drain_step = min(lead, self.plan.total_steps)
+        self.turn += 1
+        self.plan_next()
+
+    def depart(self, step: int, drain: Drain) -> None:
+        """Save, then leave with the code that the drain asks for."""
+        home = self.home
+        self.base, self.since_ms = step, home.agenda.now_ms
+        self.phase, self.progress_ms = Phase.DRAIN, home.agenda.now_ms
+        self.turn += 1
+        code = Exit.RESTART if drain.mode == "restart" else Exit.DRAINED
+        self.save(step, lambda: self.leave(code, ""))
+
+    def leave(self, code: int, words: str) -> None:
+        """All ranks end with the same code within a moment."""
+        if self.halted_ms is not None:
+            return
+        self.halt()
+        for rank in self.alive():
+            delay_ms = self.home.random.randrange(50, 900)
+            self.home.agenda.after(delay_ms, lambda rank=rank: self.end(rank, code, words))
+
+    # Ends.
+
+    def halt(self) -> None:
+        """The gang's collective stands still from now on."""
+        if self.halted_ms is None:
+            line = self.plan.line.name
+            done = self.completed() or 0
+            self.home.highest[line] = max(self.home.highest.get(line, 0), done)
+            self.halted_ms = self.home.agenda.now_ms
+            self.progress_ms = self.home.agenda.now_ms - self.progress_age_before()
+
+    def progress_age_before(self) -> int:
+        """Return the progress age at the moment of the halt."""
+        if self.phase != Phase.STEP:
+            return self.home.agenda.now_ms - self.progress_ms
+        return (self.home.agenda.now_ms - self.since_ms) % self.home.pace.step_ms
+
+    def fail(self, code: int, words: str, *, everyone: bool = False, rank: int = 0) -> None:
+        """A rank ends by itself, or all do; peers follow."""
+        self.healthy = False
+        self.halt()
+        for one in self.alive():
+            if everyone or one.rank == rank:
+                self.end(one, code, words)
+
+    def end(self, rank: SimRank, code: int, words: str = "") -> None:
+        """The rank is gone, and its peers notice after a while."""
+        if not rank.alive or rank.is_undead:
+            return
+        self.halt()
+        steps = self.base if words else None
+        rank.alive = rank.stopped = False
+        if rank.has_shim:
+            wall_ms = self.home.agenda.wall_ms
+            rank.end = RankEnd(code=code, wall_ms=wall_ms, step=steps, detail=words)
+        if code not in PLANNED:
+            self.healthy = False
+            self.alarm_peers()
+
+    def alarm_peers(self) -> None:
+        """Let the others notice that a rank is gone."""
+        low, high = self.home.pace.cascade_ms
+        for peer in self.alive():
+            delay_ms = self.home.random.randrange(low, high)
+            code = self.home.random.choice((Exit.ABORTED, Exit.PEER_LOST))
+
+            def follow(peer: SimRank = peer, code: int = code) -> None:
+                if not peer.stopped:
+                    self.end(peer, code)
+
+            self.home.agenda.after(delay_ms, follow)
+
+    def kill(self, rank: SimRank) -> None:
+        """SIGKILL."""
+        self.end(rank, Exit.KILLED)
+
+    def freeze(self, rank: SimRank) -> None:
+        """SIGSTOP: the rank keeps its lock, the others stand and wait for it."""
+        if not rank.alive:
+            return
+        rank.stopped = True
+        self.healthy = False
+        self.halt()
+        self.arm()
+
+    def arm(self) -> None:
+        """Let the watchdogs of the responding ranks fire at the phase's deadline."""
+        if not self.has_watchdogs:
+            return
+        deadline_ms = self.home.policy.deadlines_ms[self.phase]
+
+        def fire() -> None:
+            stuck = [rank for rank in self.alive() if not rank.stopped]
+            for rank in stuck:
+                rank.has_stacks = True
+            for rank in stuck:
+                self.end(rank, Exit.STALL, "watchdog")
+
+        age_ms = self.home.agenda.now_ms - self.progress_ms
+        self.home.agenda.after(max(0, deadline_ms - age_ms), fire)

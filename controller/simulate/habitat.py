@@ -1,0 +1,75 @@
+"""What simulated trainers live among: time, files, weather."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from contract.plan import Plan, chain_of
+from contract.wire import ControlDocument, Phase
+from controller.core.policy import Policy
+from controller.simulate.agenda import Agenda
+from controller.simulate.shelf import Shelf
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How long simulated trainers take, in milliseconds."""
+
+    claim_ms: int = 200
+    phases_ms: tuple[tuple[Phase, int], ...] = (
+        (Phase.START, 2_000),
+        (Phase.RENDEZVOUS, 2_000),
+        (Phase.RESTORE, 3_000),
+        (Phase.COMPILE, 10_000),
+        (Phase.FIRST_STEP, 5_000),
+    )
+    step_ms: int = 10_000
+    save_every: int = 10
+    block_ms: int = 0
+    """How long the gang stands still for a save."""
+    commit_ms: int = 4_000
+    verify_ms: int = 3_000
+    cascade_ms: tuple[int, int] = (200, 8_000)
+    """How long peers take to notice a lost rank."""
+
+
+@dataclass
+class Habitat:
+    """The state that trainers, ports, faults and checkers share."""
+
+    policy: Policy
+    random: Random
+    pace: Pace = field(default_factory=Pace)
+    agenda: Agenda = field(default_factory=Agenda)
+    shelf: Shelf = field(default_factory=Shelf)
+    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    control: ControlDocument | None = None
+    is_garbage: bool = False
+    """The control document cannot be parsed."""
+    obeyed: tuple[int, int] = (0, 0)
+    """Highest (epoch, seq) that a trainer obeyed."""
+    disk_full: bool = False
+    poison: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
+    """Step -> (exit code, words) with which a rank ends there, each time."""
+    highest: dict[str, int] = field(default_factory=dict[str, int])
+    """Line -> most steps ever completed on it."""
+    replaying_mismatch: int | None = None
+    violations: list[str] = field(default_factory=list[str])
+    watch: list[Callable[[str, str], None]] = field(default_factory=list[Callable[[str, str], None]])
+    """Told of (fault, phase) pairs that were reached."""
+
+    def chain(self, sha: str) -> list[Plan]:
+        """Return the plans from the genesis plan to `sha`."""
+        return chain_of(self.plans, sha)
+
+    def violate(self, what: str) -> None:
+        """Record that something happened that must never happen."""
+        self.violations.append(f"at {self.agenda.now_ms} ms: {what}")
+
+    def says(self, plan_sha: str) -> ControlDocument | None:
+        """Return the control document if a trainer on `plan_sha` may obey it."""
+        document = self.control
+        if document is None or self.is_garbage or document.run_uid != self.policy.run_uid:
+            return None
+        order = (document.epoch, document.seq)
+        return document if order >= self.obeyed and document.plan_sha == plan_sha else None
