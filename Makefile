@@ -64,7 +64,7 @@ test-faults: setup ## The longer fault tests, with real processes
 
 demo: setup ## Train a small model through a crash to its end, in runs/demo
 	@$(BIN)/python -m tools.set_aside runs/demo
-	$(BIN)/ctl launch samples/demo.yaml
+	$(BIN)/ctl launch samples/demo.yaml --drill samples/demo-drill.yaml
 
 sim: setup ## Simulate N runs under faults, from SEED on: make sim SEED=7 N=1000
 	$(BIN)/python -m tests.sim --seed $(SEED) --count $(N)

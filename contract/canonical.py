@@ -21,6 +21,9 @@ def encode_canonical(value: object) -> bytes:
 
 
 def _refuse_floats(value: object) -> None:
+    # Most members are of these; the test for a Mapping is slow.
+    if value is None or isinstance(value, str | int):
+        return
     assert not isinstance(value, float), f"a float in canonical JSON: {value!r}"
     if isinstance(value, Mapping):
         for member in cast("Mapping[str, object]", value).values():

@@ -9,6 +9,7 @@ from pathlib import Path
 from contract import exits
 from contract.exits import CASCADE, NEVER_RETRY, PLANNED, Exit
 from contract.metrics import METRICS
+from tools.cli_reference import render_commands
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reference"
@@ -81,9 +82,15 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
 
 
+def render_cli() -> str:
+    """Return every command of `ctl` with its arguments and options."""
+    return NOTICE.format(source="controller/cli/main.py") + render_commands()
+
+
 RENDERERS: dict[str, Callable[[], str]] = {
     "metrics.md": render_metrics,
     "exit-codes.md": render_exits,
+    "cli.md": render_cli,
 }
 
 

@@ -6,9 +6,9 @@ uses a device collective, which would have no timeout.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -18,9 +18,11 @@ from contract.checkpoint import ArrayDigest
 from trainer.integrity import Digest, add_digests, digest_numpy
 
 SEPARATOR = "/"
+Tree = TypeVar("Tree")
+"""A nest of arrays: the train state, or any part of it."""
 
 
-def name_arrays(state: Any) -> dict[str, Any]:
+def name_arrays(state: object) -> dict[str, jax.Array]:
     """Return the leaves of the state by path ("params/blocks/w13")."""
     leaves = jax.tree_util.tree_leaves_with_path(state)
     return {
@@ -28,7 +30,7 @@ def name_arrays(state: Any) -> dict[str, Any]:
     }
 
 
-def list_digests(state: Any, digests: Mapping[str, Digest]) -> list[ArrayDigest]:
+def list_digests(state: object, digests: Mapping[str, Digest]) -> list[ArrayDigest]:
     """Return the manifest's entries for the arrays of the state, by path."""
     return [
         ArrayDigest(
@@ -61,7 +63,7 @@ class ArrayWriter:
         self._finished = threading.Event()
         self._error: BaseException | None = None
 
-    def start(self, state: Any, folder: Path) -> None:
+    def start(self, state: object, folder: Path) -> None:
         """Copy the arrays to the host and go on writing them; returns once they are copied."""
         named = _as_orbax_tree(name_arrays(state))
         self._checkpointer.save(folder, args=ocp.args.PyTreeSave(named))
@@ -84,7 +86,7 @@ class ArrayWriter:
             self._finished.set()
 
 
-def restore_arrays(folder: Path, like: Any) -> Any:
+def restore_arrays(folder: Path, like: Tree) -> Tree:
     """Return the state in `folder` with the shapes, types and shardings of `like`.
 
     Each process reads its own shards and waits for nobody.
@@ -110,7 +112,7 @@ def read_arrays(folder: Path, arrays: Iterable[ArrayDigest]) -> dict[str, np.nda
     return _read_by_orbax(folder, wanted, arguments)
 
 
-def digest_held(state: Any) -> dict[str, Digest]:
+def digest_held(state: object) -> dict[str, Digest]:
     """Return this process's share of the digest of each array, from what its devices hold.
 
     Each element counts once in the gang: of equal shards only the first replica counts.
@@ -139,7 +141,7 @@ def compare_digests(
     return None
 
 
-def _digest_shard(shard: Any, whole: tuple[int, ...]) -> Digest:
+def _digest_shard(shard: jax.Shard, whole: tuple[int, ...]) -> Digest:
     start = [index.start or 0 for index in shard.index]
     return digest_numpy(np.asarray(shard.data), start=start, whole=whole)
 
@@ -165,6 +167,3 @@ def _as_orbax_tree(named: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_orbax_name(name: str) -> str:
     return name.replace(".", SEPARATOR)
-
-
-Fetch = Callable[[], dict[str, Digest]]

@@ -112,9 +112,7 @@ class Batches:
 
     def read_heldout(self, source: str, first: int, length: int, rows: slice) -> Rows:
         """Return the held-out sequences first + rows of `source`; raises End naming the file."""
-        places = [
-            (source, (first + row) * length, length) for row in range(rows.start, rows.stop)
-        ]
+        places = [(source, (first + row) * length, length) for row in range(rows.start, rows.stop)]
         try:
             reader = self._sources.open(self._config.sources[source].heldout)
             return read_sequences({source: reader}, places)

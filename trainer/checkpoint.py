@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -32,8 +31,15 @@ from trainer.ends import leave
 from trainer.gang import Gang, GangError
 from trainer.integrity import digest_numpy, state_digests
 from trainer.seat import Seat
-from trainer.store import CheckpointStore, DamageError, Place, check_files, digest_files
-from trainer.store import read_if_there
+from trainer.step import TrainState
+from trainer.store import (
+    CheckpointStore,
+    DamageError,
+    Place,
+    check_files,
+    digest_files,
+    read_if_there,
+)
 from trainer.telemetry import Meter
 
 LOG = logging.getLogger(__name__)
@@ -127,10 +133,10 @@ class Saver:
             return False
         return (save.place.line, save.place.step) == (plan.line.name, step)
 
-    def begin(self, state: Any, moment: Moment, advance: Callable[[], None]) -> None:
-        """Copy the state and save it in the background; every rank calls this at the same step.
+    def begin(self, state: TrainState, moment: Moment, advance: Callable[[], None]) -> None:
+        """Copy the state and save it in the background; all ranks call this at the same step.
 
-        Waits for the save before it. `advance` is called while waiting: a save has its own deadline.
+        Waits for the save before it. `advance` is called meanwhile: a save has its own deadline.
         """
         self.finish(advance)
         start_s = time.perf_counter()
@@ -161,11 +167,10 @@ class Saver:
                 self._thread = None
         return self._newest.outcome if self._newest else VERIFIED
 
-    def _prepare(self, state: Any, moment: Moment) -> Save:
+    def _prepare(self, state: TrainState, moment: Moment) -> Save:
         self._number += 1
         line = moment.plan.line.name
-        with jax.profiler.TraceAnnotation("digest"):
-            arrays = list_digests(state, state_digests(state))
+        arrays = list_digests(state, state_digests(state))
         return Save(
             number=self._number,
             moment=moment,
@@ -334,7 +339,7 @@ class Saver:
 
 
 def classify_failure(error: BaseException) -> str:
-    """Return which of REASONS an error of saving is; libraries wrap the system's words in theirs."""
+    """Return which of REASONS an error is; libraries wrap the system's words in their own."""
     if isinstance(error, SaveError):
         return error.reason
     number = error.errno if isinstance(error, OSError) else None

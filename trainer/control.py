@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from contract import metrics
 from contract.plan import Plan
@@ -41,7 +40,7 @@ class ControlFile:
         self.newest: ControlDocument | None = None
 
     def poll(self, *, now_s: float | None = None) -> ControlDocument | None:
-        """Return the document when the file changed since the last call; at most five looks a second.
+        """Return the document if the file changed since the last call; five looks a second at most.
 
         Raises:
             ControlError: the file changed into something that must not be obeyed.
@@ -88,9 +87,7 @@ class Message:
 def read_message(text: str) -> Message:
     """Return the message that `encode` wrote."""
     act_at, _, document = text.partition(" ")
-    return Message(
-        int(act_at), ControlDocument.model_validate_json(document) if document else None
-    )
+    return Message(int(act_at), ControlDocument.model_validate_json(document) if document else None)
 
 
 @dataclass(frozen=True)

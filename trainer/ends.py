@@ -16,7 +16,7 @@ from contract.wire import DETAIL_FILE, EndDetail
 LOG = logging.getLogger(__name__)
 
 
-class End(Exception):  # noqa: N818  not an error: a decision to end, carried up to the frame that leaves
+class End(Exception):
     """The rank ends with `code`; `text` names the cause and its subject."""
 
     def __init__(self, code: Exit, text: str) -> None:

@@ -10,6 +10,7 @@ from contract.config import TrainerConfig
 from contract.plan import Plan
 from contract.wire import EVALS_FILE, EvalRecord
 from trainer.batches import Batches
+from trainer.compile_cache import storing_programs
 from trainer.files import LineWriter
 from trainer.mesh import local_rows, place_batch
 from trainer.seat import Seat
@@ -23,9 +24,7 @@ NO_ROUTED_EXPERTS = "no_routed_experts"
 class Evaluator:
     """Runs the same held-out sequences each time, in batches of the step's own shape."""
 
-    def __init__(
-        self, seat: Seat, config: TrainerConfig, batches: Batches, meter: Meter
-    ) -> None:
+    def __init__(self, seat: Seat, config: TrainerConfig, batches: Batches, meter: Meter) -> None:
         self._seat = seat
         self._config = config
         self._batches = batches
@@ -39,6 +38,9 @@ class Evaluator:
 
         `advance` is called after each batch. Raises End naming a file that cannot be read.
         """
+        length, sequences = _batch_shape(plan, step)
+        with storing_programs():
+            run.prepare_evaluation(sequences, length)
         settings = self._config.evaluation
         is_last = step == plan.total_steps
         wanted = settings.final_sequences if is_last else settings.sequences

@@ -32,7 +32,7 @@ def sync_directory(path: Path) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line in one write, so that a reader sees it whole or not at all; raises OSError."""
+    """Append one line in one write, so that it is there whole or not at all; raises OSError."""
     data = f"{line}\n".encode()
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:

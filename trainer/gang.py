@@ -8,7 +8,7 @@ that were missing.
 import logging
 import threading
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 
@@ -28,8 +28,10 @@ class GangError(RuntimeError):
 
 
 class Store(Protocol):
-    """Keys and values that all ranks see; a key that is there when a step begins on one rank is
-    seen by every rank before the next."""
+    """Keys and values that all ranks see.
+
+    A key that is there when one rank begins a step is seen by every rank before the next step.
+    """
 
     def put(self, key: str, value: str) -> None:
         """Set `key`."""
@@ -78,10 +80,22 @@ class LocalStore:
             self._values.pop(key, None)
 
 
+class Client(Protocol):
+    """The part of the coordination service's client that is used here."""
+
+    def key_value_set(self, key: str, value: str, *, allow_overwrite: bool) -> None: ...
+
+    def key_value_dir_get(self, key: str) -> list[tuple[str, str]]: ...
+
+    def blocking_key_value_get(self, key: str, timeout_in_ms: int) -> str: ...
+
+    def key_value_delete(self, key: str) -> None: ...
+
+
 class ServiceStore:
     """The store that the coordination service of rank 0 keeps."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
 
     def put(self, key: str, value: str) -> None:
@@ -160,7 +174,7 @@ class Gang:
         self.gather(name, "", timeout_s)
 
     def part(self, timeout_s: float, settle_s: float = 0.3) -> None:
-        """Let the others leave first: rank 0 serves the store, and its end aborts who still runs."""
+        """Let the others leave first: rank 0 serves the store, and its end aborts the rest."""
         try:
             self.store.put(f"leaving/{self.rank}", "")
             if self.rank == 0 and self.ranks > 1:

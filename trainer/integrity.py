@@ -17,13 +17,15 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+Tree = Any
+"""A pytree of arrays; JAX has no type for it."""
 Digest = tuple[int, int]
 """(S0, S1), each 0..2^32-1."""
 WORD = 2**32
 WORD_BYTES = 4
 
 
-def state_digests(state: Any) -> dict[str, Digest]:
+def state_digests(state: Tree) -> dict[str, Digest]:
     """Return the digest of every array of the tree, by path ("params/blocks/w13").
 
     Arrays that are cut lie on one mesh. A key array counts by its data. One compiled call, with one
@@ -40,7 +42,7 @@ def state_digests(state: Any) -> dict[str, Digest]:
 def digest_numpy(
     block: np.ndarray, *, start: Sequence[int] | None = None, whole: Sequence[int] | None = None
 ) -> Digest:
-    """Return the digest of a host array; or the share of a block that lies at `start` of `whole`."""
+    """Return the digest of a host array; or the share of a block at `start` of a `whole` shape."""
     words = _host_words(block)
     each = words.shape[-1]
     index = np.arange(each, dtype=np.uint32).reshape((1,) * block.ndim + (each,))

@@ -1,8 +1,10 @@
 """The (replica, expert) mesh over the devices of all processes, and what is placed on it.
 
-Experts are sharded over `expert`, every replica holds them all. The batch is sharded over both axes:
-each device takes whole sequences, in mesh order.
+Experts are sharded over `expert`, every replica holds them all. The batch is sharded over both
+axes: each device takes whole sequences, in mesh order.
 """
+
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -26,13 +28,18 @@ def make_mesh(expert_axis: int) -> Mesh:
     Raises:
         ValueError: `expert_axis` does not divide the number of devices.
     """
-    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    grid = arrange(jax.devices(), expert_axis)
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto, AxisType.Auto))
+
+
+def arrange(devices: Sequence[jax.Device], expert_axis: int) -> np.ndarray:
+    """Return the devices as [replica, expert], in the order of their processes."""
     if expert_axis < 1 or len(devices) % expert_axis:
         raise ValueError(
-            f"the expert axis is {expert_axis}; it must divide the {len(devices)} devices of the gang"
+            f"the expert axis is {expert_axis}; it must divide the gang's {len(devices)} devices"
         )
-    grid = np.array(devices).reshape(-1, expert_axis)
-    return Mesh(grid, AXES, axis_types=(AxisType.Auto, AxisType.Auto))
+    ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
+    return np.array(ordered, dtype=object).reshape(-1, expert_axis)
 
 
 def local_rows(mesh: Mesh, sequences: int) -> slice:

@@ -6,7 +6,7 @@ Everything here runs inside `jax.shard_map`; no float leaves a device except thr
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,8 @@ from trainer.moe.pooled_wave import PooledWave
 from trainer.moe.router import count_load, route
 from trainer.moe.transport import Drops, Experts, Transport
 
-Params = dict[str, "jax.Array | Params"]
+Params = dict[str, Any]
+"""Arrays by name; those of the blocks are under "blocks", stacked."""
 EXPERT_WEIGHTS = ("w13", "w2")
 """Sharded over the expert axis; everything else is held by every device."""
 
@@ -44,7 +45,10 @@ class LossParts(NamedTuple):
 
 @dataclass(frozen=True)
 class Model:
-    """A shape with the way its tokens travel; `recompute` trades time for memory, bits are equal."""
+    """A shape with the way its tokens travel.
+
+    `recompute` runs blocks and waves again in the backward pass: less memory, the same bits.
+    """
 
     shape: ModelShape
     execution: Execution
@@ -121,7 +125,9 @@ def compute_logits(
     )
     x_bld = jnp.take(embedding, token_bl, axis=0).astype(model.dtype)
 
-    def run_block(x: jax.Array, layer: tuple[Params, Reach, jax.Array]):  # noqa: ANN202  a scan body
+    def run_block(
+        x: jax.Array, layer: tuple[Params, Reach, jax.Array]
+    ) -> tuple[jax.Array, BlockStats]:
         return _run_block(model, x, layer, routed_scale)
 
     body = jax.checkpoint(run_block, prevent_cse=False) if model.recompute else run_block

@@ -45,7 +45,7 @@ def make_optimizer(settings: AdamSettings | None = None) -> optax.GradientTransf
         *,
         lr: Mapping[str, jax.Array],
         weight_decay: jax.Array,
-        **_: Any,
+        **_: object,
     ) -> tuple[optax.Updates, optax.OptState]:
         # optax raises a float to an integer count, which strict promotion (our tests) refuses.
         with jax.numpy_dtype_promotion("standard"):

@@ -55,7 +55,7 @@ class PhaseClock:
         self._step_factor = step_factor
         self._boot_id = read_boot_id()
         self._lock = threading.Lock()
-        self._seconds = dict.fromkeys(RANK_PHASES, 0.0)
+        self._seconds: dict[Phase, float] = dict.fromkeys(RANK_PHASES, 0.0)
         self._step_times_s: list[float] = []
         self._p99_s = 0.0
         age_s = process_age_s()

@@ -3,6 +3,7 @@
 No rank trusts another's reading: all of them read and check the chain themselves.
 """
 
+from itertools import pairwise
 from pathlib import Path
 
 from contract.checkpoint import CheckpointError, read_manifest
@@ -61,7 +62,7 @@ def check_chain(chain: list[Plan], config: TrainerConfig) -> None:
     Raises:
         End: 84 for a chain that breaks or changes its past, 2 for another config or other data.
     """
-    for parent, child in zip(chain, chain[1:], strict=False):
+    for parent, child in pairwise(chain):
         problems = check_child(parent, child)
         if problems:
             text = f"plan {child.sha[:12]} may not follow {parent.sha[:12]}: {'; '.join(problems)}"
@@ -90,7 +91,8 @@ def read_revision(run_dir: Path, sha: str, held: list[Plan], *, act_at: int) -> 
     try:
         chain = read_chain(run_dir, sha)
     except OSError as error:
-        raise ControlError(ControlRefusal.PLAN_MISSING, f"{error.filename}: {error.strerror}") from error
+        text = f"{error.filename}: {error.strerror}"
+        raise ControlError(ControlRefusal.PLAN_MISSING, text) from error
     except PlanError as error:
         raise ControlError(ControlRefusal.PLAN_INVALID, str(error)) from error
     shas = [plan.sha for plan in chain]
@@ -99,7 +101,7 @@ def read_revision(run_dir: Path, sha: str, held: list[Plan], *, act_at: int) -> 
             ControlRefusal.PLAN_CHAIN, f"{sha[:12]} does not descend from {held[-1].sha[:12]}"
         )
     fresh = chain[shas.index(held[-1].sha) :]
-    for parent, child in zip(fresh, fresh[1:], strict=False):
+    for parent, child in pairwise(fresh):
         _require_successor(parent, child, act_at)
     return chain
 

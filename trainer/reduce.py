@@ -13,9 +13,11 @@ from jax import lax
 from trainer.mesh import AXES
 
 SIGN = 0x8000_0000
+Tree = Any
+"""A pytree of arrays; JAX has no type for it."""
 
 
-def sum_together(tree: Any, axes: str | tuple[str, ...]) -> Any:
+def sum_together(tree: Tree, axes: str | tuple[str, ...]) -> Tree:
     """Return the tree with every array summed over `axes`, by one psum of their joined values.
 
     All arrays are of one type. psum and not psum_scatter: on CPU under `jax.distributed` the latter

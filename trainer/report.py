@@ -3,7 +3,6 @@
 import logging
 import time
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
@@ -53,7 +52,7 @@ def read_outputs(outputs: Outputs) -> Report:
     )
 
 
-def _sum_blocks(counts: Any) -> int:
+def _sum_blocks(counts: np.ndarray) -> int:
     # 48 blocks of 369,098,752 assignments are above int32.
     return int(np.sum(counts, dtype=np.int64))
 

@@ -9,7 +9,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 
@@ -22,6 +21,7 @@ from trainer.checkpoint import classify_failure
 from trainer.ends import End
 from trainer.gang import Gang, first_line
 from trainer.seat import Seat
+from trainer.step import TrainState
 from trainer.store import CheckpointStore, DamageError, Place, check_files, list_places
 
 LOG = logging.getLogger(__name__)
@@ -33,16 +33,14 @@ NOTHING = "nothing"
 class Restored:
     """A state and where it stands."""
 
-    state: Any
+    state: TrainState
     manifest: Manifest
 
 
 class Restorer:
     """One rank's side of the search."""
 
-    def __init__(
-        self, seat: Seat, gang: Gang, chain: list[Plan], timeout_s: float
-    ) -> None:
+    def __init__(self, seat: Seat, gang: Gang, chain: list[Plan], timeout_s: float) -> None:
         self._seat = seat
         self._gang = gang
         self._chain = chain
@@ -50,7 +48,7 @@ class Restorer:
         self._store = CheckpointStore(seat.run_dir, seat.attempt)
         self._tries = 0
 
-    def restore(self, like: Any, advance: Callable[[], None]) -> Restored | None:
+    def restore(self, like: TrainState, advance: Callable[[], None]) -> Restored | None:
         """Return the newest usable state shaped like `like`, or None to start at step 0.
 
         `advance` is called after each candidate's stages.
@@ -68,7 +66,7 @@ class Restorer:
             manifest = read_manifest((place.path / MANIFEST_FILE).read_bytes())
             state, verdict = self._read(place, manifest, like)
             advance()
-            if verdict is None:
+            if state is not None:
                 return self._accept(place, manifest, state)
             self._reject(place, verdict)
 
@@ -108,8 +106,10 @@ class Restorer:
         line, _, step = text.partition(" ")
         return Place(self._seat.run_dir, line, int(step))
 
-    def _read(self, place: Place, manifest: Manifest, like: Any) -> tuple[Any, str | None]:
-        """Return the state and None, or what is wrong with it: the same on every rank."""
+    def _read(
+        self, place: Place, manifest: Manifest, like: TrainState
+    ) -> tuple[TrainState | None, str]:
+        """Return the state, or None and what is wrong with it: the same on every rank."""
         _require_same_arrays(manifest, like)
         state, words = None, ""
         try:
@@ -123,9 +123,11 @@ class Restorer:
         if unread:
             return None, f"cannot be restored: {unread[0]}"
         wrong = compare_digests(manifest.arrays, [json.loads(answer) for answer in answers])
-        return state, None if wrong is None else f"array {wrong} differs from its digest"
+        if wrong is not None:
+            return None, f"array {wrong} differs from its digest"
+        return state, ""
 
-    def _accept(self, place: Place, manifest: Manifest, state: Any) -> Restored:
+    def _accept(self, place: Place, manifest: Manifest, state: TrainState) -> Restored:
         if self._seat.is_first and not place.is_verified:
             try:
                 self._store.mark_verified(place)
@@ -144,7 +146,7 @@ class Restorer:
             LOG.warning("%s: %s", place.quarantined_path, error.strerror)
 
 
-def _require_same_arrays(manifest: Manifest, like: Any) -> None:
+def _require_same_arrays(manifest: Manifest, like: TrainState) -> None:
     saved = {array.path for array in manifest.arrays}
     wanted = set(name_arrays(like))
     if saved != wanted:

@@ -16,10 +16,12 @@ from contract.plan import Plan, PlanError
 from contract.wire import Phase
 from trainer.batches import Batches, Sources
 from trainer.checkpoint import Saver
+from trainer.compile_cache import open_cache, storing_programs
 from trainer.control import Helm
 from trainer.ends import End
 from trainer.evaluation import Evaluator
 from trainer.gang import Gang, join
+from trainer.integrity import state_digests
 from trainer.mesh import make_mesh
 from trainer.optim import AdamSettings, make_optimizer
 from trainer.peak import measure_matrix_flops
@@ -36,7 +38,6 @@ from trainer.version import hash_code
 LOG = logging.getLogger(__name__)
 
 PLAN_POLL_S = 0.1
-CACHE_DIR = ".jax_cache"
 
 
 @dataclass(frozen=True)
@@ -108,11 +109,15 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
     step = restored.manifest.step if restored else 0
 
     clock.enter(Phase.COMPILE, step)
-    prepared = _prepare(run, chain[-1], step)
-    _publish_facts(post, gang, chain[-1], code)
-    # Gloo's first collective waits 30 s for its peers whatever their compile time.
-    gang.meet("compiled", deadlines_s[Phase.COMPILE])
-    state = restored.state if restored else run.init(chain[-1].seed)
+    with storing_programs():
+        prepared = _prepare(run, chain[-1], step)
+        _publish_facts(post, gang, chain[-1], code)
+        # Gloo's first collective waits 30 s for its peers, whatever they still compile.
+        gang.meet("compiled", deadlines_s[Phase.COMPILE])
+        state = restored.state if restored else run.init(chain[-1].seed)
+        gang.meet("placed", deadlines_s[Phase.COMPILE])
+        # Compiles the digest before the first save has to wait for it.
+        state_digests(state)
 
     batches = Batches(config, sources)
     return Rank(
@@ -135,7 +140,7 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
 
 
 def _wait_for_chain(seat: Seat, config: TrainerConfig, clock: PhaseClock) -> list[Plan]:
-    """Return the chain of the attempt's plan; of the newest checkpoint if the plan never appears."""
+    """Return the chain of the attempt's plan, or of the newest checkpoint if it never appears."""
     limit_s = config.limits.deadlines_s[Phase.START] / 2
     pause = threading.Event()
     while True:
@@ -180,9 +185,7 @@ def _check_fit(config: TrainerConfig, plan: Plan) -> None:
 def _configure_jax(seat: Seat, config: TrainerConfig) -> None:
     # Counts only where the CPU computes; an accelerator's devices are what they are.
     jax.config.update("jax_num_cpu_devices", config.mesh.devices_per_rank)
-    jax.config.update("jax_compilation_cache_dir", str(seat.run_dir / CACHE_DIR))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    open_cache(seat)
 
 
 def _require_one_plan(gang: Gang, chain: list[Plan], timeout_s: float) -> None:

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from contract.model import Execution, ModelShape
-from trainer.mesh import AXES, BATCH, EXPERT, REPLICA, REPLICATED, place_words
+from trainer.mesh import AXES, BATCH, REPLICA, REPLICATED, place_words
 from trainer.model import (
     EXPERT_WEIGHTS,
     BlockStats,
@@ -31,7 +31,7 @@ from trainer.model import (
 )
 from trainer.moe.router import balance, count_margins, measure_range
 from trainer.optim import GROUPS, make_optimizer, name_of
-from trainer.reduce import find_extremes, make_varying, sum_together
+from trainer.reduce import Tree, find_extremes, make_varying, sum_together
 
 
 class TrainState(NamedTuple):
@@ -110,7 +110,7 @@ def make_scheduled(
     return Scheduled(rates, np.float32(weight_decay), place_words(mesh, words))
 
 
-def join_words(words: Any) -> int:
+def join_words(words: jax.Array | np.ndarray) -> int:
     """Return the 64-bit plan word of uint32[2]: what `make_scheduled` took."""
     high, low = (int(word) for word in np.asarray(words))
     return high << 32 | low
@@ -174,7 +174,7 @@ class Step:
         bias = jnp.zeros((self.model.shape.blocks, self.model.shape.experts), jnp.float32)
         return TrainState(params, self._optimizer.init(params), bias, jax.random.key_data(root))
 
-    def _sharding_of(self, path: tuple[Any, ...], _: Any) -> NamedSharding:
+    def _sharding_of(self, path: tuple[Any, ...], _: jax.ShapeDtypeStruct) -> NamedSharding:
         return NamedSharding(self.mesh, spec_of(name_of(path)))
 
     def _executable(self, kind: str, shape: tuple[int, ...]) -> jax.stages.Compiled:
@@ -189,7 +189,7 @@ class Step:
         run = jax.jit(self._train, donate_argnums=0, out_shardings=(self._shardings, everywhere))
         scalar = jax.ShapeDtypeStruct((), jnp.float32, sharding=everywhere)
         words = self._batch_struct((self.mesh.size, 2), jnp.uint32)
-        lr = dict.fromkeys(GROUPS, scalar)
+        lr = {group: scalar for group in GROUPS}
         batch = self._batch_struct(shape, jnp.int32)
         return run.lower(self._shapes, batch, batch, Scheduled(lr, scalar, words))
 
@@ -200,10 +200,10 @@ class Step:
         batch = self._batch_struct(shape, jnp.int32)
         return run.lower(self._shapes.params, self._shapes.router_bias, batch, batch, scalar)
 
-    def _batch_struct(self, shape: tuple[int, ...], dtype: Any) -> jax.ShapeDtypeStruct:
+    def _batch_struct(self, shape: tuple[int, ...], dtype: type) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(self.mesh, BATCH))
 
-    def _param_specs(self) -> Any:
+    def _param_specs(self) -> Tree:
         return jax.tree_util.tree_map_with_path(
             lambda path, _: spec_of(name_of(path)), self._shapes.params
         )
@@ -241,7 +241,11 @@ class Step:
         routed_scale: jax.Array,
     ) -> jax.Array:
         def run(
-            params: Params, bias_ne: jax.Array, token_bl: jax.Array, target_bl: jax.Array, scale: Any
+            params: Params,
+            bias_ne: jax.Array,
+            token_bl: jax.Array,
+            target_bl: jax.Array,
+            scale: jax.Array,
         ) -> jax.Array:
             logits, _ = compute_logits(self.model, params, bias_ne, token_bl, scale)
             return lax.psum(compute_loss(logits, target_bl, tokens.size).cross_entropy, AXES)
@@ -328,7 +332,7 @@ def _sum_floats(grads: Params, loss: LossParts) -> tuple[Params, LossParts, jax.
     return grads, floats.loss, norm
 
 
-def _square(tree: Any) -> jax.Array:
+def _square(tree: Tree) -> jax.Array:
     total = jnp.float32(0)
     for leaf in jax.tree.leaves(tree):
         total = total + jnp.sum(jnp.square(leaf))

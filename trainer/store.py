@@ -100,9 +100,11 @@ def list_places(run_dir: Path, lineage: list[Line]) -> list[Place]:
     found: list[tuple[int, int, Place]] = []
     for depth, line in enumerate(lineage):
         last = lineage[depth + 1].fork_step if depth + 1 < len(lineage) else None
-        for step in _steps_of(run_dir / line_dir(line.name)):
-            if last is None or step <= last:
-                found.append((step, depth, Place(run_dir, line.name, step)))
+        found.extend(
+            (step, depth, Place(run_dir, line.name, step))
+            for step in _steps_of(run_dir / line_dir(line.name))
+            if last is None or step <= last
+        )
     return [place for _, _, place in sorted(found, key=lambda one: one[:2], reverse=True)]
 
 
@@ -110,10 +112,10 @@ def _steps_of(folder: Path) -> Iterator[int]:
     if not folder.is_dir():
         return
     for entry in folder.iterdir():
+        name = entry.name
         # As written by us: "007" or a foreign name is no step.
-        if entry.name.isascii() and entry.name.isdigit() and entry.name == str(int(entry.name)):
-            if entry.is_dir():
-                yield int(entry.name)
+        if name.isascii() and name.isdigit() and name == str(int(name)) and entry.is_dir():
+            yield int(name)
 
 
 def check_files(place: Place, run_uid: str) -> Manifest:
@@ -193,9 +195,9 @@ class CheckpointStore:
     def find_successor(self) -> int | None:
         """Return a higher attempt that a rank has claimed: then nothing here is ours any more."""
         for folder in (self._run_dir / ATTEMPTS_DIR).glob("*"):
-            if folder.name.isdigit() and int(folder.name) > self._attempt:
-                if any(folder.glob(f"rank-*/{CLAIM_FILE}")):
-                    return int(folder.name)
+            is_later = folder.name.isdigit() and int(folder.name) > self._attempt
+            if is_later and any(folder.glob(f"rank-*/{CLAIM_FILE}")):
+                return int(folder.name)
         return None
 
     def complete(self, work: Path, place: Place, manifest: Manifest) -> None:

@@ -19,6 +19,7 @@ from contract.exits import Exit
 from contract.metrics import OVERHEAD_SECONDS, Sample
 from contract.wire import PHASES_FILE, Phase
 from trainer.checkpoint import NO_LEDGER, VERIFIED, Moment
+from trainer.compile_cache import storing_programs
 from trainer.ends import End, leave
 from trainer.gang import GangError, first_line
 from trainer.mesh import local_rows, place_batch
@@ -110,7 +111,7 @@ def prepare(rank: Rank, sequences: int, length: int) -> None:
         return
     rank.prepared.add(length)
     deadlines_s = rank.post.config.limits.deadlines_s
-    with rank.post.clock.during(Phase.COMPILE):
+    with rank.post.clock.during(Phase.COMPILE), storing_programs():
         rank.run.prepare(sequences, length)
         rank.gang.meet(f"compiled-{length}", deadlines_s[Phase.COMPILE])
     rank.tags.add("compile")

@@ -9,7 +9,7 @@ DIGITS = 16
 
 
 def hash_code() -> str:
-    """Return the first digits of the sha256 over names and bytes of all modules of both packages."""
+    """Return the first digits of the sha256 over names and bytes of both packages' modules."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):

@@ -23,9 +23,7 @@ CHECK_S = 0.5
 class Watchdog:
     """Compares the clock's progress age with its deadline, twice a second."""
 
-    def __init__(
-        self, clock: PhaseClock, rank_dir: Path, end: Callable[..., None] = leave
-    ) -> None:
+    def __init__(self, clock: PhaseClock, rank_dir: Path, end: Callable[..., None] = leave) -> None:
         self._clock = clock
         self._rank_dir = rank_dir
         self._end = end

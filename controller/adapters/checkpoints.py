@@ -90,7 +90,8 @@ class CheckpointFiles:
             Unavailable: the mark cannot be written.
         """
         self._fence.check()
-        manifest = read_or_none(self._place(line, step) / wire.MANIFEST_FILE)
+        with port_errors(f"cannot read the manifest of {line}/{step}"):
+            manifest = read_or_none(self._place(line, step) / wire.MANIFEST_FILE)
         mark = QuarantineMark(
             step=step,
             reason=reason,

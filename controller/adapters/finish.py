@@ -8,7 +8,7 @@ from controller.adapters.checkpoints import CheckpointFiles
 from controller.adapters.corpus import bigram_entropies
 from controller.adapters.files import write_atomically
 from controller.adapters.ledger import Fence, read_ledger, verify_ledger
-from controller.adapters.ledger_format import Finding
+from controller.adapters.ledger_format import Finding, read_content
 from controller.adapters.records import read_evals, read_histories
 from controller.adapters.rundir import text_of
 from controller.core.account import make_account
@@ -64,6 +64,11 @@ def find_all(run: LaunchedRun) -> Sequence[Finding]:
     fence = Fence(ledger, epoch=0)  # never asked: only manifests are read
     store = CheckpointFiles(run.directory, run_uid=run.identity.run_uid, fence=fence)
     return verify_ledger(ledger, store.anchors())
+
+
+def count_records(run: LaunchedRun) -> int:
+    """Return how many records are valid, up to the first that is not."""
+    return len(read_content(run.directory / wire.LEDGER_DIR).records)
 
 
 def find_rests(records: Sequence[LedgerRecord]) -> Iterator[tuple[float, float]]:

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from contract.canonical import encode_canonical, hash_bytes
 from contract.wire import LedgerHead
+from controller.adapters.system import port_errors
 from controller.core.readings import Instant
 from controller.ports import Damaged, LedgerRecord, SealedSegment
 
@@ -83,11 +84,13 @@ def segment_epochs(directory: Path) -> list[int]:
 
     Raises:
         Damaged: there is no ledger: damage, never a new run.
+        Unavailable: the folder cannot be read.
     """
-    try:
-        names = [entry.name for entry in os.scandir(directory)]
-    except FileNotFoundError as error:
-        raise Damaged(f"the ledger folder {directory} is missing") from error
+    with port_errors("cannot read the ledger"):
+        try:
+            names = [entry.name for entry in os.scandir(directory)]
+        except FileNotFoundError as error:
+            raise Damaged(f"the ledger folder {directory} is missing") from error
     stems = [name.removesuffix(SEGMENT_SUFFIX) for name in names if name.endswith(SEGMENT_SUFFIX)]
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
@@ -132,16 +135,19 @@ def read_content(directory: Path) -> Content:
 
     Raises:
         Damaged: the ledger folder is missing.
+        Unavailable: a file of it cannot be read.
     """
     epochs = segment_epochs(directory)
-    data = {epoch: segment_path(directory, epoch).read_bytes() for epoch in epochs}
+    with port_errors("cannot read the ledger"):
+        data = {epoch: segment_path(directory, epoch).read_bytes() for epoch in epochs}
+        head = read_head(directory)
     seals = {seal.epoch: seal for one in data.values() for seal in _seals_in(one)}
     content = Content()
     for epoch in epochs:
         is_whole = _read_segment(content, epoch, data[epoch], seals.get(epoch))
         if not is_whole:
             break
-    content.findings.extend(_check_head(content, read_head(directory)))
+    content.findings.extend(_check_head(content, head))
     return content
 
 

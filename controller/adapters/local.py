@@ -97,10 +97,10 @@ class LocalFleet:
             Unavailable: files cannot be written or a process cannot be started.
         """
         self._fence.check()
-        attempts = numbered(self._run_dir / wire.ATTEMPTS_DIR)
-        if attempts and attempts[-1] > order.attempt:
-            raise Refused(f"attempt {order.attempt} is older than attempt {attempts[-1]}")
         with port_errors(f"cannot launch attempt {order.attempt}"):
+            attempts = numbered(self._run_dir / wire.ATTEMPTS_DIR)
+            if attempts and attempts[-1] > order.attempt:
+                raise Refused(f"attempt {order.attempt} is older than attempt {attempts[-1]}")
             directory = self._attempt(order.attempt)
             directory.mkdir(parents=True, exist_ok=True)
             if self._is_closed(order.attempt):
@@ -131,13 +131,14 @@ class LocalFleet:
             Unavailable: a lock is still held after all.
         """
         self._fence.check()
-        for rank in ranks:
-            claim = self._claim(attempt, rank)
-            if claim is not None:
-                self._processes.kill(claim.process)
-        for rank in ranks:
-            if not self._wait_free(attempt, rank):
-                self._kill_holders(attempt, rank)
+        with port_errors(f"cannot kill ranks of attempt {attempt}"):
+            for rank in ranks:
+                claim = self._claim(attempt, rank)
+                if claim is not None:
+                    self._processes.kill(claim.process)
+            for rank in ranks:
+                if not self._wait_free(attempt, rank):
+                    self._kill_holders(attempt, rank)
 
     def process_of(self, attempt: int, rank: int) -> wire.ProcessIdentity | None:
         """Return the process that runs the rank, None when it was never claimed."""

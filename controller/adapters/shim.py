@@ -10,6 +10,7 @@ The order is the fence: lock first, then look for `closed`, then claim, then sta
 writes `closed` first and then looks at the lock; whatever the timing, one sees the other.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -61,8 +62,7 @@ def main(arguments: list[str]) -> int:
         run_rank(rank_dir, command, gate=gate, lock=lock)
     os.close(gate)
     claim(rank_dir, attempt=int(attempt), rank=int(rank), epoch=int(epoch), process=process)
-    os.write(opener, b"1")
-    os.close(opener)
+    open_gate(opener)
     _, status = os.waitpid(process, 0)
     record_exit(exit_file, status)
     return STARTED
@@ -127,6 +127,13 @@ def run_rank(rank_dir: str, command: list[str], *, gate: int, lock: int) -> None
     except OSError as error:
         os.write(2, f"cannot run {command[0]}: {error.strerror}\n".encode())
         os._exit(NO_COMMAND)
+
+
+def open_gate(opener: int) -> None:
+    """Let the rank run, unless it was killed while it waited: that end is recorded, too."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(opener, b"1")
+    os.close(opener)
 
 
 def claim(rank_dir: str, *, attempt: int, rank: int, epoch: int, process: int) -> None:

@@ -119,11 +119,12 @@ def _goal(run: LaunchedRun, wish: Wish, intent: OwnerIntent | None) -> Callable[
         is_moved = (
             wish.from_step is None or _line(view) != line_before or _is_refused(view, asked_ms)
         )
-        return is_fresh and is_moved and not view.is_at_rest and view.controller.is_alive
+        return is_fresh and is_moved and view.state in UNDER_WAY
 
     return is_met
 
 
+UNDER_WAY = frozenset({"starting", "training", "completed"})
 OPPOSITE = {"stop": "suspended", "suspend": "stopped"}
 """What a run may have rested in before it heard the wish."""
 

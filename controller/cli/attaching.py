@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console, Group
@@ -16,11 +16,20 @@ from controller.cli.codes import Code
 from controller.cli.orders import Wish
 from controller.cli.peek import View, look, read_summary
 from controller.cli.summing import describe_summary
-from controller.cli.wording import describe, describe_decision, describe_line
+from controller.cli.wording import (
+    clock,
+    describe,
+    describe_decision,
+    describe_incident,
+    describe_line,
+    list_of,
+    members_of,
+)
 
 REFRESH_S = 0.5
 LINE_EVERY_S = 5.0
 SECOND_INTERRUPT_S = 2.0
+MAX_TOLD = 50
 
 
 def attach(directory: Path) -> int:
@@ -61,22 +70,32 @@ def is_over(view: View) -> bool:
 
 
 def _watch_lines(directory: Path) -> None:
-    """A line every few seconds, and one for each decision: for logs and pipes."""
-    said, decided, shown_at = "", "", 0.0
+    """A line every few seconds, one for each incident and decision: for logs and pipes."""
+    said, told, shown_at = "", [""], 0.0
     while True:
         view = look(directory)
-        if view.status is not None:
-            decision = describe_decision(view.status)
-            if decision != decided:
-                output.emit(f"           {decision}")
-                decided = decision
-            line = describe_line(view)
-            if line != said and time.monotonic() - shown_at >= LINE_EVERY_S:
-                output.emit(line)
-                said, shown_at = line, time.monotonic()
+        for text in _news(view):
+            if text not in told:
+                output.emit(f"           {text}")
+                told = [*told[-MAX_TOLD:], text]
+        line = describe_line(view)
+        if view.status and line != said and time.monotonic() - shown_at >= LINE_EVERY_S:
+            output.emit(line)
+            said, shown_at = line, time.monotonic()
         if is_over(view):
             return
         time.sleep(REFRESH_S)
+
+
+def _news(view: View) -> Iterator[str]:
+    """Yield what was decided and what happened, newest last."""
+    status = view.status or {}
+    for incident in list_of(members_of(status, "incidents"), "recent"):
+        yield f"{clock(incident['at'])} {describe_incident(incident)}: {incident['evidence']}"
+    for note in list_of(status, "notes"):
+        yield f"{clock(note['at'])} {note['subject']}: {note['text']}"
+    if status:
+        yield describe_decision(status)
 
 
 def _watch_terminal(directory: Path) -> None:

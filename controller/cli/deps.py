@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from controller.runtime.loop import Ending
 
 STEER_MODULE = "controller.cli.steer"
+CTL_MODULE = "controller.cli.main"
+DRILLS_LOG = "drills.log"
 START_WITHIN_S = 30.0
 POLL_S = 0.02
 
@@ -308,11 +310,12 @@ def read_ledger(run: "LaunchedRun") -> "Sequence[LedgerRecord]":
     return ledger.read_ledger(run.directory / LEDGER_DIR)
 
 
-def verify_ledger(run: "LaunchedRun") -> Sequence[tuple[str, str, bool]]:
-    """Return (kind, text, whether it is damage) of everything found; raises PortError."""
+def verify_ledger(run: "LaunchedRun") -> tuple[int, Sequence[tuple[str, str, bool]]]:
+    """Return the number of valid records, and (kind, text, whether it is damage) of findings."""
     from controller.adapters import finish
 
-    return [(it.kind, it.text, it.is_damage) for it in finish.find_all(run)]
+    findings = [(it.kind, it.text, it.is_damage) for it in finish.find_all(run)]
+    return finish.count_records(run), findings
 
 
 # --- drills ---
@@ -333,16 +336,17 @@ def drill(directory: Path, order: "Drill") -> str:
 
 
 def start_drills(runs_dir: Path, name: str, file: Path) -> None:
-    """Carry out a drill file in a process of its own."""
-    subprocess.Popen(
-        [sys.executable, "-m", "controller.cli.main", "drill", name, "--file", str(file.resolve()),
-         "--runs-dir", str(runs_dir.resolve())],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env=_environment(),
-    )  # fmt: skip
+    """Carry out a drill file in a process of its own; what it says goes to drills.log."""
+    words = ["drill", name, "--file", str(file.resolve()), "--runs-dir", str(runs_dir.resolve())]
+    with (runs_dir / name / DRILLS_LOG).open("ab") as log:
+        subprocess.Popen(
+            [sys.executable, "-m", CTL_MODULE, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env=_environment(),
+        )
 
 
 # --- procedures that load much ---

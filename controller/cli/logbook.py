@@ -18,7 +18,7 @@ def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
     """
     run = deps.find_run(runs_dir, name)
     if verify:
-        return _verify(run.name, deps.verify_ledger(run), len(deps.read_ledger(run)))
+        return _verify(run.name, *deps.verify_ledger(run))
     records = deps.read_ledger(run)
     if form == "json":
         output.emit_json([record.model_dump(mode="json") for record in records])
@@ -28,7 +28,7 @@ def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
     return Code.DONE
 
 
-def _verify(name: str, findings: Sequence[tuple[str, str, bool]], num_records: int) -> int:
+def _verify(name: str, num_records: int, findings: Sequence[tuple[str, str, bool]]) -> int:
     for kind, text, is_damage in findings:
         output.emit(f"{'DAMAGE' if is_damage else 'note'}  {kind}: {text}")
     if any(is_damage for _, _, is_damage in findings):
@@ -60,6 +60,7 @@ def _describe_body(record: LedgerRecord) -> str:
             verbs = ", ".join(str(action["verb"]) for action in actions)
             return f"{body['rule']}: {body['reason']} [{verbs}]"
         case "outcome":
-            return f"{body['key']}: {'done' if body['ok'] else body['error']}"
+            verb = str(body["key"]).split("/")[2]
+            return f"{verb}: {'done' if body['ok'] else body['error']}"
         case kind:
             return kind

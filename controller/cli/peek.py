@@ -69,10 +69,11 @@ def look(directory: Path) -> View:
     """Return the run in `directory` as it is now."""
     path = directory / STATUS_FILE
     try:
-        status = cast("Status", json.loads(path.read_bytes()))
+        found = json.loads(path.read_bytes())
         age_s = max(0.0, time.time() - path.stat().st_mtime)
     except (OSError, ValueError):
-        status, age_s = None, None
+        found, age_s = None, None
+    status = cast("Status", found) if isinstance(found, dict) and "state" in found else None
     return View(directory.name, directory, status, _find_controller(directory), age_s)
 
 

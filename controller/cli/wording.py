@@ -105,8 +105,8 @@ def describe_incident(incident: Members) -> str:
     """Return cause, rank and step in words."""
     rank, step = incident.get("root_rank"), incident.get("step")
     who = "the gang" if rank is None else f"rank {rank}"
-    where = "" if step is None else f" at step {step}"
-    return f"attempt {incident['attempt']}, {incident['cause']} of {who}{where}"
+    where = "" if step is None else f", step {step}"
+    return f"attempt {incident['attempt']}: {incident['cause']} ({who}{where})"
 
 
 def describe_decision(status: Members) -> str:

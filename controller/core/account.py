@@ -72,7 +72,8 @@ def _account_attempt(
     if not history.phases:
         return
     in_step = 0.0
-    ends = [*(record.wall_s for record in history.phases), history.ended_wall_s]
+    ends = [min(record.wall_s, history.ended_wall_s) for record in history.phases]
+    ends.append(history.ended_wall_s)
     for record, (start, end) in zip(history.phases, pairwise(ends), strict=True):
         if record.phase is Phase.STEP:
             in_step += max(0.0, end - start)

@@ -40,7 +40,7 @@ from controller.core.owner import (
     stay_at_rest,
     withdraw_drain,
 )
-from controller.core.rules import Answer, Rule, remaining_ms
+from controller.core.rules import Answer, Rule, remaining_ms, unknown_fields
 from controller.core.snapshot import Snapshot
 from controller.core.stuck import end_stuck
 
@@ -77,6 +77,9 @@ EFFECTS = (
 )  # fmt: skip
 """Actions that reach the world; the others take effect by being recorded."""
 
+NOTES = "notes"
+"""Named as the rule where notes are all there is to record."""
+
 PACE_MS = 1_000
 MAX_PACE_MS = 60_000
 
@@ -95,8 +98,11 @@ class _Turn:
     paced_ms: list[int] = field(default_factory=list[int])
 
     def ask(self, rules: tuple[Rule, ...]) -> tuple[str, Answer]:
+        unknown = unknown_fields(self.snapshot)
         for rule in rules:
-            answer = rule.answer(self.snapshot, self.memory)
+            if not unknown.isdisjoint(rule.needs):
+                continue
+            answer = rule.ask(self.snapshot, self.memory)
             if answer is None:
                 continue
             waits = [wait for action in answer.actions if (wait := self.wait_of(action))]
@@ -119,10 +125,12 @@ def decide(snapshot: Snapshot, memory: Memory, rules: tuple[Rule, ...] = GANG) -
     """Return what to do now: the gang's first answer, and the notes that changed."""
     turn = _Turn(snapshot, memory)
     name, answer = turn.ask(rules)
-    notes: list[Action] = list(new_notes(snapshot, memory))
+    notes = new_notes(snapshot, memory)
     wake_ms = memory.policy.wake_ms if answer.wake_in_ms is None else answer.wake_in_ms
+    if notes and not answer.actions:
+        name, answer = NOTES, Answer("; ".join(note.reason or note.subject for note in notes))
     return Decision(
-        rule=name or ("notes" if notes else ""),
+        rule=name,
         reason=answer.reason,
         actions=[*notes, *answer.actions],
         wake_in_ms=min([wake_ms, *turn.paced_ms]),
@@ -134,6 +142,8 @@ def confirm(
 ) -> bool:
     """Return whether the rule `name` wants the same act of another snapshot, too."""
     run_uid = memory.policy.run_uid
-    answers = [rule.answer(snapshot, memory) for rule in rules if rule.name == name]
+    unknown = unknown_fields(snapshot)
+    asked = [rule for rule in rules if rule.name == name and unknown.isdisjoint(rule.needs)]
+    answers = [rule.ask(snapshot, memory) for rule in asked]
     wanted = {key_of(run_uid, other) for answer in answers if answer for other in answer.actions}
     return key_of(run_uid, action) in wanted

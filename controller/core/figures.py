@@ -54,7 +54,9 @@ def _mfu_percent(
 ) -> float | None:
     if rate is None or not peak_flops_per_second:
         return None
-    return 100 * rate * plan.context_at(step).flops_per_token / peak_flops_per_second
+    percent = 100 * rate * plan.context_at(step).flops_per_token / peak_flops_per_second
+    # Beyond the peak nothing runs: the trainer computes another model than the plan counts.
+    return percent if percent <= 100 else None  # noqa: PLR2004  # percent
 
 
 def drops_percent(records: Sequence[StepRecord]) -> float | None:

@@ -7,9 +7,10 @@ from typing import Protocol
 
 from contract.canonical import encode_canonical
 from controller.core.actions import Decision
-from controller.core.decide import decide
+from controller.core.decide import GANG, decide
 from controller.core.fold import Record, fold
 from controller.core.memory import Memory
+from controller.core.rules import Rule
 from controller.core.snapshot import Snapshot
 
 
@@ -27,6 +28,7 @@ class Replayed:
     """One decision made again: `recorded` and `repeated` are canonical JSON."""
 
     seq: int
+    snapshot: Snapshot
     is_same_core: bool
     recorded: bytes
     repeated: bytes
@@ -52,17 +54,21 @@ def replay(records: Iterable[VersionedRecord], core_version: str) -> list[Replay
     for record in records:
         if record.kind == "decision":
             assert memory is not None, "a decision before the run"
-            found.append(_repeat(record, memory, core_version))
+            found.append(replay_one(record, memory, core_version))
         memory = fold(memory, record)
     return found
 
 
-def _repeat(record: VersionedRecord, memory: Memory, core_version: str) -> Replayed:
+def replay_one(
+    record: VersionedRecord, memory: Memory, core_version: str, rules: tuple[Rule, ...] = GANG
+) -> Replayed:
+    """Return one recorded decision beside its repetition; `memory` is that of all older records."""
     body = dict(record.body)
     snapshot = Snapshot.model_validate_json(json.dumps(body["snapshot"]))
     return Replayed(
         seq=record.seq,
+        snapshot=snapshot,
         is_same_core=record.core_version == core_version,
         recorded=encode_canonical(body),
-        repeated=encode_canonical(body_of(decide(snapshot, memory), snapshot)),
+        repeated=encode_canonical(body_of(decide(snapshot, memory, rules), snapshot)),
     )

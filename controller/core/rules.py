@@ -11,6 +11,8 @@ from controller.core.snapshot import GangView, RankRef, RankView, Snapshot
 
 Value = TypeVar("Value")
 
+FIELDS = tuple(Snapshot.model_fields)
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -31,22 +33,22 @@ class Rule:
 
     ask: Ask
     needs: tuple[str, ...]
+    """With one of them Unknown the rule is not asked."""
 
     @property
     def name(self) -> str:
         """The function's name."""
         return self.ask.__name__
 
-    def answer(self, snapshot: Snapshot, memory: Memory) -> Answer | None:
-        """Return the rule's answer, None where it has none or a field it needs is Unknown."""
-        if any(isinstance(getattr(snapshot, need), Unknown) for need in self.needs):
-            return None
-        return self.ask(snapshot, memory)
+
+def unknown_fields(snapshot: Snapshot) -> frozenset[str]:
+    """Return the names of the fields that could not be read."""
+    return frozenset(name for name in FIELDS if isinstance(getattr(snapshot, name), Unknown))
 
 
 def rule(*needs: str) -> Callable[[Ask], Rule]:
     """Declare the snapshot fields that the decorated rule rests on."""
-    assert set(needs) <= set(Snapshot.model_fields), needs
+    assert set(needs) <= set(FIELDS), needs
 
     def declare(ask: Ask) -> Rule:
         return Rule(ask=ask, needs=needs)

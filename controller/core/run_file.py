@@ -225,7 +225,7 @@ def _parse_sections(spec: object) -> dict[str, object]:
                 parsed[name] = field.get_default()
             continue
         try:
-            adapter: TypeAdapter[object] = TypeAdapter(field.annotation)
+            adapter = TypeAdapter(cast("type[object]", field.annotation))
             parsed[name] = adapter.validate_python(raw[alias])
         except ValidationError:
             continue

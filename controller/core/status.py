@@ -81,7 +81,9 @@ def _describe_state(memory: Memory, snapshot: Snapshot) -> tuple[str, str]:
 
 def _describe_attempt(memory: Memory, attempt: AttemptMemory, phase: str | None) -> tuple[str, str]:
     if attempt.ended:
-        return "recovering", f"attempt {attempt.number} ended; the next is not launched yet"
+        is_planned = attempt.end_cause in PLANNED_CAUSES
+        state = "starting" if is_planned else "recovering"
+        return state, f"attempt {attempt.number} ended; the next is not launched yet"
     if attempt.first_end_at is not None or attempt.closed:
         return "recovering", f"attempt {attempt.number} is ending"
     if (drain := memory.control_drain) is not None:
@@ -103,6 +105,8 @@ REST_WORDS = {
     "suspended": "the owner suspended the run; ctl resume goes on",
     "stopped": "the owner stopped the run",
 }
+PLANNED_CAUSES = frozenset({"done", "drained"})
+"""Ends that were asked for: what comes next is a start, not a recovery."""
 TRAINING = frozenset({Phase.STEP, Phase.SAVE_BLOCK, Phase.EVAL})
 
 

@@ -133,7 +133,10 @@ class Reconciler:
         return confirm(turn.rule, action, fresh, turn.memory, self._rules)
 
     def _record(self, kind: str, body: Mapping[str, object]) -> LedgerRecord:
+        # Until it is written it is unsure what the ledger holds; the next pass reads it then.
+        self._is_unsure = True
         record = self._ports.ledger.append(kind, body, self._ports.clock.now())
+        self._is_unsure = False
         self._memory = fold(self.memory, record)
         return record
 

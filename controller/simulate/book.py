@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from contract.canonical import encode_canonical
 from contract.wire import LedgerHead
 from controller.core.readings import Instant
-from controller.ports import EpochLost, LedgerRecord, SealedSegment
+from controller.ports import EpochLost, LedgerRecord, SealedSegment, Unavailable
 
 CORE = "simulated"
 ROOT_HASH = "0" * 64
@@ -19,6 +19,8 @@ class Book:
 
     records: list[LedgerRecord] = field(default_factory=list[LedgerRecord])
     epoch: int = 0
+    is_full: bool = False
+    """Not even the reserve takes another record."""
 
     def open_epoch(self) -> "BookLedger":
         """Return the ledger as the next controller sees it; older ones are fenced from now on."""
@@ -38,9 +40,8 @@ class Book:
 
     def find_break(self) -> int | None:
         """Return the number of the first record that is not as it was written, None if all are."""
-        prev, seq = ROOT_HASH, 0
-        for record in self.records:
-            seq += 1
+        prev = ROOT_HASH
+        for seq, record in enumerate(self.records, 1):
             if (record.prev, record.seq) != (prev, seq) or hash_record(record) != record.hash:
                 return seq
             prev = record.hash
@@ -56,9 +57,11 @@ class BookLedger:
     seal: list[SealedSegment] | None
 
     def append(self, kind: str, body: Mapping[str, object], at: Instant) -> LedgerRecord:
-        """Append one record; raises EpochLost once a later controller opened the ledger."""
+        """Append one record; EpochLost once a later controller opened the ledger."""
         if self.book.epoch > self.epoch:
             raise EpochLost(f"epoch {self.book.epoch} took over from epoch {self.epoch}")
+        if self.book.is_full:
+            raise Unavailable("cannot append to the ledger: the disk is full")
         head = self.book.head
         bare = LedgerRecord(
             v=1,
@@ -89,6 +92,6 @@ class BookLedger:
 
 def hash_record(record: LedgerRecord) -> str:
     """Return sha256(prev + canonical rest)."""
-    left_out = {"prev", "hash"} | ({"seal"} if record.seal is None else set())
+    left_out = {"prev", "hash", "seal"} if record.seal is None else {"prev", "hash"}
     rest = record.model_dump(mode="json", exclude=left_out)
     return hashlib.sha256(record.prev.encode() + encode_canonical(rest)).hexdigest()

@@ -72,9 +72,11 @@ class SimGang:
     """Counts interruptions, so that an event of an older turn is void."""
     ranks: list[SimRank] = field(default_factory=list[SimRank])
 
+    created_ms: int = 0
+
     def __post_init__(self) -> None:
         self.ranks = [SimRank(rank) for rank in range(self.home.policy.ranks)]
-        self.progress_ms = self.home.agenda.now_ms
+        self.created_ms = self.progress_ms = self.home.agenda.now_ms
 
     # What can be seen.
 
@@ -115,6 +117,12 @@ class SimGang:
             return now - self.progress_ms
         return (now - self.since_ms) % self.home.pace.step_ms
 
+    def log_age_ms(self) -> int:
+        """Return since when the step log of this attempt has not grown."""
+        if self.completed() is None:
+            return self.home.agenda.now_ms - self.created_ms
+        return self.progress_age_ms()
+
     # Life.
 
     def claim(self, rank: SimRank) -> None:
@@ -135,6 +143,7 @@ class SimGang:
             return
         self.phase, lasts_ms = phases[index]
         self.progress_ms = self.home.agenda.now_ms
+        self.home.enter(self.phase)
         turn = self.turn
 
         def leave() -> None:
@@ -228,6 +237,7 @@ class SimGang:
         """Save at the horizon; done once it is verified, STORAGE when it cannot be saved."""
         self.base, self.since_ms = step, self.home.agenda.now_ms
         self.phase, self.progress_ms = Phase.SAVE_BLOCK, self.home.agenda.now_ms
+        self.home.enter(self.phase)
         self.turn += 1
 
         def end() -> None:
@@ -265,6 +275,7 @@ class SimGang:
         home = self.home
         self.base, self.since_ms = step, home.agenda.now_ms
         self.phase, self.progress_ms = Phase.DRAIN, home.agenda.now_ms
+        home.enter(self.phase)
         self.turn += 1
         code = Exit.RESTART if drain.mode == "restart" else Exit.DRAINED
         self.save(step, lambda: self.leave(code, ""))

@@ -53,14 +53,18 @@ class Habitat:
     """Step -> (exit code, words) with which a rank ends there, each time."""
     highest: dict[str, int] = field(default_factory=dict[str, int])
     """Line -> most steps ever completed on it."""
-    replaying_mismatch: int | None = None
+    on_phase: list[Callable[[str], None]] = field(default_factory=list[Callable[[str], None]])
+    """Told of every phase that a gang enters."""
     violations: list[str] = field(default_factory=list[str])
-    watch: list[Callable[[str, str], None]] = field(default_factory=list[Callable[[str, str], None]])
-    """Told of (fault, phase) pairs that were reached."""
 
     def chain(self, sha: str) -> list[Plan]:
         """Return the plans from the genesis plan to `sha`."""
         return chain_of(self.plans, sha)
+
+    def enter(self, phase: Phase) -> None:
+        """Tell of the phase that a gang enters."""
+        for tell in self.on_phase:
+            tell(phase.value)
 
     def violate(self, what: str) -> None:
         """Record that something happened that must never happen."""

@@ -48,6 +48,8 @@ class Shelf:
     checkpoints: list[SimCheckpoint] = field(default_factory=list[SimCheckpoint])
     ever_complete: bool = False
     ever_verified: bool = False
+    reads_back: bool = True
+    """False: nothing can be verified, not even by restoring it."""
 
     def view(self) -> StoreView:
         """Return what the controller sees."""
@@ -72,7 +74,8 @@ class Shelf:
 
     def verify(self, made: SimCheckpoint) -> None:
         """Mark it as read back, unless it no longer lies there or is damaged; then retain."""
-        if made not in self.checkpoints or made.damage or made.quarantined:
+        is_sound = made in self.checkpoints and not made.damage and not made.quarantined
+        if not is_sound or not self.reads_back:
             return
         made.verified = True
         self.ever_verified = True
@@ -91,6 +94,10 @@ class Shelf:
                 return found
             found.quarantined = f"{found.damage} does not match its digest"
         return None
+
+    def has_intact(self, chain: Sequence[Plan]) -> bool:
+        """Return whether anything is left that the plan may start from."""
+        return any(found.damage is None for found in self._of_ancestry(chain))
 
     def _of_ancestry(self, chain: Sequence[Plan]) -> list[SimCheckpoint]:
         lineage = chain[-1].lineage

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from contract.plan import Plan
-from contract.wire import ControlDocument
+from contract.wire import ControlDocument, Restore
 from controller.core.actions import LaunchGang
 from controller.core.readings import Instant, Unknown
 from controller.core.snapshot import (
@@ -20,7 +20,7 @@ from controller.core.snapshot import (
 )
 from controller.ports import Damaged, EpochLost, Refused, Unavailable
 from controller.runtime.observe import Ports
-from controller.simulate.book import Book, BookLedger
+from controller.simulate.book import Book
 from controller.simulate.gang import SimGang, SimRank
 from controller.simulate.habitat import Habitat
 
@@ -169,6 +169,9 @@ class SimFleet(_Hand):
         """Write the fence."""
         self.fence()
         self.note("close_attempt", attempt, "-")
+        if all(gang.number < attempt for gang in self.world.gangs):
+            # The real fence is a file: it also holds for an attempt that was never launched.
+            self.world.gangs.append(SimGang(self.world, unlaunched(attempt), self.epoch))
         for gang in self.world.gangs:
             if gang.number == attempt:
                 gang.closed = True
@@ -192,6 +195,13 @@ class SimFleet(_Hand):
         stubborn = [rank for rank in victims if rank.alive]
         if stubborn:
             raise Unavailable(f"ranks {[rank.rank for rank in stubborn]} still live after SIGKILL")
+
+
+def unlaunched(attempt: int) -> LaunchGang:
+    """Return the order of an attempt of which only the fence exists."""
+    return LaunchGang(
+        reason="", nonce="", attempt=attempt, plan_sha="", restore=Restore.NONE, highest_step=0
+    )
 
 
 @dataclass
@@ -242,7 +252,7 @@ class SimProgress:
         self.world.look("progress")
         own = self.world.gang
         assert now == self.world.agenda.instant()
-        if own is None or not self.world.highest and own.completed() is None:
+        if own is None or (not self.world.highest and own.completed() is None):
             return None
         done = own.completed()
         highest = self.world.highest.get(line, 0)
@@ -251,7 +261,7 @@ class SimProgress:
         return ProgressView(
             attempt=gang.attempt,
             completed_steps=done,
-            grown_age_ms=own.progress_age_ms(),
+            grown_age_ms=own.log_age_ms(),
             highest_step=highest,
             replay_mismatch_step=None,
         )
@@ -349,6 +359,3 @@ class SimStatus:
         if self.world.disk_full:
             raise Unavailable("cannot write the status: no space left")
         self.world.status = status
-
-
-__all__ = ["Act", "BookLedger", "World"]

@@ -25,10 +25,10 @@ MINIMAL = TrainerKind(
 JAX = TrainerKind(
     name="jax",
     command=(sys.executable, "-m", "trainer.train"),
-    start_s=120,
-    step_s=3,
+    start_s=180,
+    step_s=1,
     lead_steps=40,
-    deadline_s=120,
+    deadline_s=240,
     environment={"JAX_PLATFORMS": "cpu"},
 )
 

@@ -70,4 +70,4 @@ def test_names_of_the_code_that_the_page_mentions_exist():
     for module, name in re.findall(r"`(\w+)\.(\w+)", PAGE):
         if module in modules:
             source = (Path(wire.__file__).parent / f"{module}.py").read_text()
-            assert re.search(rf"^(class|def) {name}\b", source, re.MULTILINE), f"{module}.{name}"
+            assert re.search(rf"^ *(class|def) {name}\b", source, re.MULTILINE), f"{module}.{name}"

@@ -5,18 +5,20 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from contract import wire
-from contract.checkpoint import Manifest
 from controller.adapters.files import numbered
 from controller.adapters.intents import drop_intent
 from controller.adapters.ledger import create_ledger, read_ledger, verify_ledger
 from controller.adapters.system import Processes, is_locked
+from controller.core.fold import fold
+from controller.core.memory import Memory
 from controller.core.policy import Budget, Policy
 from controller.core.snapshot import OwnerIntent
 from controller.ports import LedgerRecord
@@ -58,6 +60,7 @@ class World:
     """A run directory, its controllers, and what is seen there."""
 
     run: harness.Run
+    logs: Path
     controllers: list[Controller] = field(default_factory=list)
 
     @property
@@ -66,7 +69,7 @@ class World:
 
     def control(self, *, die: str | None = None) -> Controller:
         """Start a controller."""
-        log = self.path.parent / f"controller-{len(self.controllers)}.log"
+        log = self.logs / f"controller-{len(self.controllers)}.log"
         options = [] if die is None else ["--die", die]
         with log.open("wb") as err:
             process = subprocess.Popen(
@@ -87,6 +90,7 @@ class World:
             controller.process.wait()
             assert controller.process.stdout is not None
             controller.process.stdout.close()
+        self.controllers.clear()
         processes = Processes()
         for attempt in numbered(self.path / wire.ATTEMPTS_DIR):
             for rank in range(RANKS):
@@ -94,6 +98,14 @@ class World:
                 if claim is not None:
                     processes.kill(claim.process)
                 wait_for(lambda: not self.is_alive(attempt, rank), 10, "a rank to go")  # noqa: B023  # called at once
+
+    def replan(self, **changes: Any) -> None:
+        """Change the genesis plan, before any controller began."""
+        self.run.replace_plan(**changes)
+        (self.path / wire.plan_file(self.run.plan.sha)).unlink()
+        path = self.path / ORDER_FILE
+        order = json.loads(path.read_text()) | {"plan": self.run.plan.model_dump(mode="json")}
+        path.write_text(json.dumps(order))
 
     # What the trainer and the shims left.
 
@@ -104,7 +116,9 @@ class World:
         return wire.Claim.model_validate_json(path.read_bytes())
 
     def pid(self, attempt: int, rank: int) -> int:
-        claim = wait_for(lambda: self.claim(attempt, rank), PATIENCE_S, f"{attempt}/{rank} to start")
+        claim = wait_for(
+            lambda: self.claim(attempt, rank), PATIENCE_S, f"{attempt}/{rank} to start"
+        )
         return claim.process.pid
 
     def is_alive(self, attempt: int, rank: int) -> bool:
@@ -152,6 +166,14 @@ class World:
         path = self.path / wire.STATUS_FILE
         return json.loads(path.read_bytes()) if path.exists() else {}
 
+    def memory(self) -> Memory:
+        """Return what the next controller would remember."""
+        memory: Memory | None = None
+        for record in self.records():
+            memory = fold(memory, record)
+        assert memory is not None
+        return memory
+
     def notes(self) -> dict[str, str]:
         """Return the newest note on each subject."""
         return {note["subject"]: note["reason"] for note in self.actions("note")}
@@ -173,8 +195,7 @@ class World:
 
     def check_ledger(self) -> None:
         """The chain is whole, and every checkpoint's anchor is in it."""
-        steps = self.run.checkpoint_steps()
-        manifests: list[Manifest] = [self.run.manifest(step) for step in steps]
+        manifests = [self.run.manifest(step) for step in self.run.checkpoint_steps()]
         anchors = [(f"checkpoint {one.step}", one.ledger_head) for one in manifests]
         found = verify_ledger(self.path / wire.LEDGER_DIR, anchors)
         assert [finding for finding in found if finding.is_damage] == []
@@ -199,23 +220,52 @@ class World:
         return kept
 
 
+class Sampler:
+    """Looks at the locks all the time: never two gangs at once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.crowds: list[list[int]] = []
+        self.looks = 0
+
+    def __enter__(self) -> "Sampler":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self.looks > 0
+        assert self.crowds == []
+
+    def _look(self) -> None:
+        while not self._stop.wait(0.01):
+            self.looks += 1
+            live = self._world.live_attempts()
+            if len(live) > 1:
+                self.crowds.append(live)
+
+
 def make_world(path: Path, *, total_steps: int = 60, **options: Any) -> World:
     """Return a run that no controller has begun.
 
-    Options: `step_s`, `deadline_s` of every phase, `environment`, `command`, `budget` (members of
+    Options: `place` (where the run's directory is made), `step_s`, `deadline_s` of every phase, `environment`, `command`, `budget` (members of
     Budget), `run` (members of the trainer's config).
     """
     deadline_s = options.pop("deadline_s", 30)
     run_options = {"total_steps": total_steps, **options.pop("run", {})}
-    kind = harness.TrainerKind(
-        name="minimal",
+    kind = replace(
+        MINIMAL,
         command=options.pop("command", MINIMAL.command),
-        start_s=30,
-        step_s=1,
         deadline_s=deadline_s,
-        environment={"MINIMAL_STEP_S": options.pop("step_s", STEP_S), **options.pop("environment", {})},
+        environment={
+            "MINIMAL_STEP_S": options.pop("step_s", STEP_S),
+            **options.pop("environment", {}),
+        },
     )
-    run = harness.Run(path / "run", kind, **run_options)
+    run = harness.Run(options.pop("place", path) / "run", kind, **run_options)
     budget = Budget(**{"delay_ms": 50, "max_delay_ms": 400, **options.pop("budget", {})})
     policy = Policy(
         run_uid=harness.RUN_UID,
@@ -244,4 +294,4 @@ def make_world(path: Path, *, total_steps: int = 60, **options: Any) -> World:
     (run.path / "config.json").write_bytes(run.config.encode())
     (run.path / wire.plan_file(run.plan.sha)).unlink()
     create_ledger(run.path / wire.LEDGER_DIR)
-    return World(run)
+    return World(run, logs=path)

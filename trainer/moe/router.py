@@ -29,7 +29,7 @@ class Routing(NamedTuple):
 def route(logit_te: jax.Array, bias_e: jax.Array, experts_per_token: int, scale: float) -> Routing:
     """Choose the top k of the biased logits; weigh them by the sigmoid of the unbiased ones."""
     k = experts_per_token
-    assert k < logit_te.shape[1], "quantile balancing reads the (k+1)-th expert"
+    assert k < logit_te.shape[1], "quantile balancing reads the next best expert"
     biased_te = lax.stop_gradient(logit_te + bias_e[None])
     best, expert_tk = lax.top_k(biased_te, k + 1)
     expert_tk = expert_tk[:, :k]

@@ -1,6 +1,6 @@
 """What every transport takes and gives, and which there are.
 
-Shapes: T tokens, k experts a token, E experts of which El are local, L latent width, F expert width.
+Shapes: T tokens, k experts a token, El local experts, L latent width, F expert width.
 """
 
 from typing import NamedTuple, Protocol

@@ -39,7 +39,7 @@ def test_file_that_cannot_be_written_is_unavailable_and_the_old_one_stays(tmp_pa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", refuse)
-    with pytest.raises(Unavailable, match="cannot write a.json: No space left on device ENOSPC"):
+    with pytest.raises(Unavailable, match=r"cannot write a\.json: No space left on device ENOSPC"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
     assert names(tmp_path) == ["a.json"]

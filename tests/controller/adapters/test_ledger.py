@@ -1,6 +1,7 @@
 """The ledger's files: chain, seals, torn tails, cuts, a full disk."""
 
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_records_are_chained_over_epochs(folder):
     assert [record.seq for record in records] == [1, 2, 3, 4, 5]
     assert [record.epoch for record in records] == [1, 1, 1, 2, 2]
     assert records[0].prev == ROOT_HASH
-    assert all(left.hash == right.prev for left, right in zip(records, records[1:], strict=False))
+    assert all(left.hash == right.prev for left, right in pairwise(records))
     assert verify_ledger(folder) == []
 
 

@@ -81,7 +81,9 @@ def test_lock_of_another_process_is_seen_and_its_holder_found(tmp_path):
     assert not is_locked(path)
     path.touch()
     assert not is_locked(path)
-    code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True)"
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_EX); print(flush=True)"
+    )
     holder = subprocess.Popen(
         [sys.executable, "-c", code + "; sys.stdin.read()", str(path)],
         stdin=subprocess.PIPE,
@@ -107,7 +109,8 @@ def test_two_lookers_do_not_see_each_other(tmp_path):
 
 def test_errors_of_the_system_say_what_failed_and_where(tmp_path):
     missing = tmp_path / "none"
-    with pytest.raises(Unavailable, match=r"cannot look: No such file .* ENOENT .*none"), port_errors(
-        "cannot look"
+    with (
+        pytest.raises(Unavailable, match=r"cannot look: No such file .* ENOENT .*none"),
+        port_errors("cannot look"),
     ):
         missing.read_bytes()

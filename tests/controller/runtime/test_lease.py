@@ -142,7 +142,9 @@ def test_beat_moves_the_heart_but_not_too_often(tmp_path):
 
 def test_a_look_does_not_keep_the_next_controller_out(tmp_path):
     acquire(tmp_path).release()
-    code = "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_SH); print(flush=True)"
+    code = (
+        "import fcntl, sys; f = open(sys.argv[1]); fcntl.flock(f, fcntl.LOCK_SH); print(flush=True)"
+    )
     looker = subprocess.Popen(
         [sys.executable, "-c", code + "; sys.stdin.read()", str(tmp_path / LOCK_FILE)],
         stdin=subprocess.PIPE,

@@ -70,7 +70,9 @@ class Script:
         return answer
 
 
-def drive(script: Script, clock: Clock | None = None, after_pass=None) -> tuple[Ending, Clock, Heart]:
+def drive(
+    script: Script, clock: Clock | None = None, after_pass=None
+) -> tuple[Ending, Clock, Heart]:
     clock, heart = clock or Clock(), Heart()
     ending = run_controller(script, clock, heart, StopRequest(clock), after_pass)
     return ending, clock, heart

@@ -1,0 +1,334 @@
+"""Seeded faults: what may go wrong, and when."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from contract.exits import Exit
+from contract.wire import ControlDocument, LedgerHead
+from controller.simulate.gang import SimGang, SimRank
+from controller.simulate.life import Life
+
+READ_PORTS = ("fleet", "telemetry", "progress", "store", "storage", "intents", "control")
+LASTS_MS = (20_000, 240_000)
+"""How long weather lasts."""
+JUMPS_MS = (3_600_000, -3_600_000, 86_400_000)
+UNDEAD_MS = 90_000
+AIMS = ("start", "rendezvous", "restore", "compile", "first_step", "drain", "save_block")
+MAX_STEP = 80
+AIMED_SHARE = 0.6
+AIM_MS = 2_000
+"""No phase of the simulated trainers is shorter."""
+OWNER_VERBS = ("suspend", "stop", "restart", "resume", "resume_from")
+
+Fault = Callable[["Weather"], None]
+
+
+@dataclass
+class Weather:
+    """Brings faults over one life, and takes them away in the end."""
+
+    life: Life
+    random: Random
+    reached: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """(fault, phase it came in) pairs."""
+    aimed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """(fault, phase): waits for the next gang to come into the phase."""
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self.life.world.on_phase.append(self.greet)
+
+    def greet(self, phase: str) -> None:
+        """Let faults that were aimed at this phase strike within it."""
+        for shot in [shot for shot in self.aimed if shot[1] == phase]:
+            self.aimed.remove(shot)
+            delay_ms = self.random.randrange(0, AIM_MS)
+            self.life.world.agenda.after(delay_ms, lambda name=shot[0]: self.strike(name))
+
+    def strike(self, name: str) -> None:
+        """Let the fault happen now."""
+        if self.is_over:
+            return
+        gang = self.life.world.gang
+        phase = gang.phase.value if gang is not None and gang.alive() else "down"
+        if gang is not None and gang.alive() and not gang.moving:
+            phase = "ending"
+        self.reached.add((name, phase))
+        FAULTS[name](self)
+
+    def plan(self, count: int, until_ms: int) -> None:
+        """Aim some of `count` faults at phases, and the others at times before `until_ms`."""
+        agenda = self.life.world.agenda
+        for _ in range(count):
+            name = self.random.choice(sorted(FAULTS))
+            if self.random.random() < AIMED_SHARE:
+                self.aimed.append((name, self.random.choice(AIMS)))
+                continue
+            at_ms = self.random.randrange(0, until_ms)
+            agenda.after(at_ms, lambda name=name: self.strike(name))
+
+    def clear(self) -> None:
+        """No more faults; what lasted ends."""
+        world = self.life.world
+        self.is_over = True
+        world.blind.clear()
+        world.poison.clear()
+        world.disk_full = world.lying = world.book.is_full = False
+        world.lame_starts = 0
+        for gang in world.gangs:
+            revive(gang)
+
+    # Help for the faults.
+
+    def gang(self) -> SimGang | None:
+        """Return the newest attempt if a rank of it lives."""
+        gang = self.life.world.gang
+        return gang if gang is not None and gang.alive() else None
+
+    def rank(self) -> tuple[SimGang, SimRank] | None:
+        """Return a live rank by chance."""
+        gang = self.gang()
+        return (gang, self.random.choice(gang.alive())) if gang else None
+
+    def later(self, happening: Callable[[], None]) -> None:
+        """Let the end of something lasting happen after a while."""
+        self.life.world.agenda.after(self.random.randrange(*LASTS_MS), happening)
+
+
+def revive(gang: SimGang) -> None:
+    """Let killed ranks that hung in the kernel go at last."""
+    for rank in gang.ranks:
+        if rank.is_undead:
+            rank.is_undead = False
+            gang.kill(rank)
+
+
+def kill_worker(weather: Weather) -> None:
+    """SIGKILL of one rank."""
+    if found := weather.rank():
+        found[0].kill(found[1])
+
+
+def kill_first(weather: Weather) -> None:
+    """SIGKILL of rank 0."""
+    if gang := weather.gang():
+        gang.kill(gang.ranks[0])
+
+
+def kill_all(weather: Weather) -> None:
+    """SIGKILL of every rank."""
+    if gang := weather.gang():
+        for rank in gang.alive():
+            gang.kill(rank)
+
+
+def freeze(weather: Weather) -> None:
+    """SIGSTOP of one rank."""
+    if found := weather.rank():
+        found[0].freeze(found[1])
+
+
+def freeze_all(weather: Weather) -> None:
+    """SIGSTOP of every rank: no watchdog is left to say so."""
+    if gang := weather.gang():
+        for rank in gang.alive():
+            gang.freeze(rank)
+
+
+def hang(weather: Weather) -> None:
+    """Every rank waits for ever; the watchdogs fire."""
+    if gang := weather.gang():
+        gang.healthy = False
+        gang.halt()
+        gang.arm()
+
+
+def hang_unwatched(weather: Weather) -> None:
+    """Every rank waits for ever, and the watchdogs do, too."""
+    if gang := weather.gang():
+        gang.healthy = gang.has_watchdogs = False
+        gang.halt()
+
+
+def undead(weather: Weather) -> None:
+    """A rank hangs in the kernel: SIGKILL has no effect for a while, its peers leave."""
+    if found := weather.rank():
+        gang, rank = found
+        rank.is_undead = True
+        gang.healthy = False
+        gang.halt()
+        gang.alarm_peers()
+        weather.life.world.agenda.after(UNDEAD_MS, lambda: revive(gang))
+
+
+def lose_shim(weather: Weather) -> None:
+    """A shim dies and, later, its rank: no end is recorded."""
+    if found := weather.rank():
+        gang, rank = found
+        rank.has_shim = False
+        weather.later(lambda: gang.kill(rank))
+
+
+def poison_step(weather: Weather) -> None:
+    """A step that crashes each time it is tried."""
+    weather.life.world.poison[weather.random.randrange(1, MAX_STEP)] = (
+        Exit.ERROR,
+        "data/x: unreadable",
+    )
+
+
+def poison_numbers(weather: Weather) -> None:
+    """A step whose loss is not finite."""
+    words = "loss is not finite"
+    weather.life.world.poison[weather.random.randrange(1, MAX_STEP)] = (Exit.NON_FINITE, words)
+
+
+def refuse(weather: Weather) -> None:
+    """A rank ends with a code that no restart cures."""
+    if gang := weather.gang():
+        gang.fail(Exit.CONFIG, "data/x changed", everyone=True)
+
+
+def damage_manifest(weather: Weather) -> None:
+    """The newest checkpoint's manifest is lost."""
+    if found := weather.life.world.shelf.checkpoints:
+        found[-1].damage = "manifest"
+        weather.life.checkers.has_damage = True
+
+
+def damage_data(weather: Weather) -> None:
+    """A bit of the newest checkpoint flips."""
+    if found := weather.life.world.shelf.checkpoints:
+        found[-1].damage = "data"
+        weather.life.checkers.has_damage = True
+
+
+def fill_disk(weather: Weather) -> None:
+    """The disk is full for a while."""
+    world = weather.life.world
+
+    def free() -> None:
+        world.disk_full = False
+
+    world.disk_full = True
+    weather.later(free)
+
+
+def fill_ledger(weather: Weather) -> None:
+    """Even the ledger's reserve is used up for a while: nothing may be done."""
+    book = weather.life.world.book
+
+    def free() -> None:
+        book.is_full = False
+
+    book.is_full = True
+    weather.later(free)
+
+
+def blind_telemetry(weather: Weather) -> None:
+    """No rank can be asked for a while."""
+    weather.life.world.blind.add("telemetry")
+    weather.later(lambda: weather.life.world.blind.discard("telemetry"))
+
+
+def blind_port(weather: Weather) -> None:
+    """One port cannot be read for a while."""
+    port = weather.random.choice(READ_PORTS)
+    weather.life.world.blind.add(port)
+    weather.later(lambda: weather.life.world.blind.discard(port))
+
+
+def blind_all(weather: Weather) -> None:
+    """No port can be read for a while."""
+    weather.life.world.blind.update(READ_PORTS)
+    weather.later(weather.life.world.blind.clear)
+
+
+def lie(weather: Weather) -> None:
+    """Telemetry claims for a while that nothing moves, which the step log denies."""
+    world = weather.life.world
+
+    def stop() -> None:
+        world.lying = False
+
+    world.lying = True
+    weather.later(stop)
+
+
+def jump_clock(weather: Weather) -> None:
+    """The wall clock jumps."""
+    weather.life.world.agenda.wall_offset_ms += weather.random.choice(JUMPS_MS)
+
+
+def reboot(weather: Weather) -> None:
+    """The machine restarts: ranks are gone without a record, the controller is, too."""
+    world = weather.life.world
+    for gang in world.gangs:
+        for rank in gang.alive():
+            rank.has_shim = rank.is_undead = False
+            gang.kill(rank)
+    world.agenda.reboot()
+    weather.life.reconciler = None
+
+
+def spoil_control(weather: Weather) -> None:
+    """The control document is replaced by garbage."""
+    weather.life.world.is_garbage = weather.life.world.control is not None
+
+
+def replace_control(weather: Weather) -> None:
+    """The control document is replaced by one of another plan."""
+    world = weather.life.world
+    if world.control is not None:
+        head = LedgerHead(seq=0, hash="0" * 64)
+        world.control = ControlDocument(
+            run_uid=world.policy.run_uid,
+            epoch=world.control.epoch,
+            seq=world.control.seq + 1,
+            plan_sha="f" * 64,
+            drain=None,
+            ledger_head=head,
+        )
+
+
+def lame_start(weather: Weather) -> None:
+    """A rank of the next launch never starts."""
+    weather.life.world.lame_starts += 1
+
+
+def kill_controller(weather: Weather) -> None:
+    """SIGKILL of the controller before or after one of its next port calls."""
+    killer = weather.life.killer
+    killer.at = (killer.calls + weather.random.randrange(1, 60), weather.random.choice(SIDES))
+
+
+SIDES = ("before", "after")
+
+
+def second_controller(weather: Weather) -> None:
+    """Another controller takes over from a living one, which then wakes up."""
+    weather.life.late = True
+
+
+def owner(weather: Weather) -> None:
+    """The owner changes their mind."""
+    verb = weather.random.choice(OWNER_VERBS)
+    if verb != "resume_from":
+        weather.life.ask(verb)
+        return
+    checkpoints = weather.life.world.shelf.checkpoints
+    if checkpoints:
+        chosen = weather.random.choice(checkpoints)
+        weather.life.ask(verb, step=chosen.step, line=chosen.line)
+
+
+FAULTS: dict[str, Fault] = {
+    fault.__name__: fault
+    for fault in (
+        kill_worker, kill_first, kill_all, freeze, freeze_all, hang, hang_unwatched, undead,
+        lose_shim, poison_step, poison_numbers, refuse, damage_manifest, damage_data, fill_disk,
+        fill_ledger, blind_telemetry, blind_port, blind_all, lie, jump_clock, reboot, spoil_control,
+        replace_control, lame_start, kill_controller, second_controller, owner,
+    )
+}  # fmt: skip

@@ -1,0 +1,173 @@
+"""The life of a run in the simulated world: controllers come and go, the owner looks after it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from contract.plan import Plan
+from controller.core.decide import GANG
+from controller.core.memory import Memory
+from controller.core.rules import Rule
+from controller.core.snapshot import OwnerIntent, Snapshot
+from controller.ports import EpochLost, Unavailable
+from controller.runtime.observe import Ports
+from controller.runtime.reconcile import Reconciler
+from controller.simulate.checkers import Checkers
+from controller.simulate.tap import ControllerKilled, Killer, tap
+from controller.simulate.world import World
+
+Wrap = Callable[[Ports], Ports]
+
+RESTART_MS = 15_000
+"""How long a dead controller is missed."""
+OWNER_MS = 120_000
+"""How long the owner takes to answer a halt."""
+
+
+def build_status(memory: Memory, snapshot: Snapshot) -> Mapping[str, object]:
+    """Return a status of the least size."""
+    return {"attempt": memory.attempt.number if memory.attempt else 0, "epoch": snapshot.epoch}
+
+
+@dataclass
+class Life:
+    """A run from its launch on."""
+
+    world: World
+    plan: Plan
+    rules: tuple[Rule, ...] = GANG
+    wrap: Wrap | None = None
+    """Breaks ports on purpose."""
+    is_checked: bool = True
+    killer: Killer = field(default_factory=Killer)
+    reconciler: Reconciler | None = None
+    late: bool = False
+    """Another controller takes over before the next pass of this one."""
+    passes: int = 0
+    deaths: int = 0
+    asked: int = 0
+    checkers: Checkers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.checkers = Checkers(self.world, self.rules)
+
+    # Controllers.
+
+    def start_controller(self) -> Reconciler:
+        """Let a controller take over: it records its epoch and rebuilds its memory."""
+        ports = tap(self.world.ports(), self.killer)
+        if self.wrap is not None:
+            ports = self.wrap(ports)
+        now = ports.clock.now()
+        if not self.world.book.records:
+            body = {
+                "policy": self.world.policy.model_dump(mode="json"),
+                "plan": self.plan.model_dump(mode="json"),
+            }
+            ports.ledger.append("run", body, now)
+        ports.ledger.append("epoch", {"pid": 1, "host": "sim", "takeover": False}, now)
+        reconciler = Reconciler(ports, build_status, rules=self.rules)
+        reconciler.resume()
+        return reconciler
+
+    def tick(self) -> None:
+        """Let the controller pass once, check, and let the world go on until it wakes."""
+        wake_ms = RESTART_MS
+        try:
+            if self.reconciler is None:
+                self.reconciler = self.start_controller()
+            if self.late:
+                self.late = False
+                self.wake_former()
+            wake_ms = self.reconciler.pass_once().wake_in_ms
+            self.passes += 1
+        except ControllerKilled:
+            self.deaths += 1
+            self.reconciler = None
+        except EpochLost:
+            self.reconciler = None
+        except Unavailable:
+            wake_ms = self.world.policy.wake_ms
+        if self.is_checked:
+            self.checkers.look(self.reconciler.memory if self.reconciler else None)
+        self.world.agenda.run_until(self.world.agenda.now_ms + wake_ms)
+
+    def wake_former(self) -> None:
+        """Let a controller that was replaced, and does not know it, do a pass: it gets nowhere."""
+        late = self.reconciler
+        if late is None:
+            return
+        try:
+            self.reconciler = self.start_controller()
+        except Unavailable:
+            return
+        acts, records = len(self.world.acts), len(self.world.book.records)
+        # Without an act to do it may end its pass none the wiser.
+        with suppress(EpochLost, Unavailable):
+            late.pass_once()
+        if len(self.world.acts) > acts or len(self.world.book.records) > records:
+            self.world.violate("a former controller acted")
+
+    # The owner.
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the controller that lives remembers."""
+        return self.reconciler.memory if self.reconciler else None
+
+    def ask(self, verb: str, step: int | None = None, line: str | None = None) -> None:
+        """Drop an intent of the owner."""
+        self.asked += 1
+        intent = OwnerIntent.model_validate(
+            {
+                "nonce": f"owner-{self.asked}",
+                "verb": verb,
+                "line": line,
+                "step": step,
+                "user": "owner",
+                "wall_ms": self.world.agenda.wall_ms,
+            }
+        )
+        self.world.intents.append(intent)
+
+    def needs_owner(self) -> bool:
+        """Return whether the run rests, unfinished."""
+        memory = self.memory
+        if memory is None:
+            return False
+        return memory.halted is not None or memory.rest in ("suspended", "stopped")
+
+    @property
+    def is_completed(self) -> bool:
+        """Whether the run reached its horizon."""
+        return self.memory is not None and self.memory.rest == "completed"
+
+    def run(self, until_ms: int) -> None:
+        """Live until the run is completed or the time is over."""
+        while self.world.agenda.now_ms < until_ms and not self.is_completed:
+            self.tick()
+
+    def see_through(self, until_ms: int) -> None:
+        """Live on with an owner who resumes whatever rests; the run must finish in time.
+
+        A run of which every checkpoint is lost is halted for good, rightly.
+        """
+        while self.world.agenda.now_ms < until_ms and not self.is_completed:
+            self.tick()
+            if self.needs_owner():
+                if self.is_lost:
+                    return
+                self.world.agenda.run_until(self.world.agenda.now_ms + OWNER_MS)
+                self.ask("resume")
+        if not self.is_completed:
+            memory = self.memory
+            rest = memory and (memory.halted or memory.rest or memory.last_decision)
+            self.world.violate(f"the run did not finish after the faults stopped: {rest}")
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether there were checkpoints, and nothing is left that the plan may start from."""
+        memory, shelf = self.memory, self.world.shelf
+        if memory is None or not shelf.ever_complete:
+            return False
+        return not shelf.has_intact(self.world.chain(memory.plan.sha))

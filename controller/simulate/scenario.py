@@ -1,0 +1,61 @@
+"""The run that is simulated: a small plan and a policy of human proportions."""
+
+from fractions import Fraction
+
+from contract.model import Execution
+from contract.plan import ContextStage, Line, Mixture, MixtureStage, Plan
+from contract.schedule import format_fraction, warm_up_and_decay
+from contract.wire import RANK_PHASES, Phase
+from controller.core.policy import Budget, Policy
+
+DEADLINES_MS = {
+    **dict.fromkeys(RANK_PHASES, 120_000),
+    Phase.COMPILE: 300_000,
+    Phase.RESTORE: 300_000,
+}
+
+
+def sim_plan(total_steps: int = 120, run_uid: str = "sim") -> Plan:
+    """Return a genesis plan of `total_steps` steps."""
+    knots = warm_up_and_decay(2, total_steps, Fraction(1, 20))
+    return Plan(
+        format=1,
+        run_uid=run_uid,
+        kind="genesis",
+        parent=None,
+        effective=0,
+        supersedes=None,
+        author="simulator",
+        reason="launch",
+        config_sha="0" * 64,
+        data_digest="1" * 64,
+        seed=0,
+        tokens_per_step=1024,
+        total_steps=total_steps,
+        peaks={"learning_rate": {"matrix": "0.003"}},
+        anneals={"learning_rate": [(step, format_fraction(value)) for step, value in knots]},
+        mixture=Mixture(
+            block_tokens=1024, unit_tokens=64, stages=[MixtureStage(start=0, parts={"text": 16})]
+        ),
+        context=[ContextStage(start=0, length=64, flops_per_token=1)],
+        execution=Execution(),
+        lineage=[Line(name="main", fork_step=0, offset_blocks=0)],
+    )
+
+
+def sim_policy(
+    *, ranks: int = 3, wake_ms: int = 5_000, run_uid: str = "sim", budget: Budget | None = None
+) -> Policy:
+    """Return a policy whose deadlines fit the simulated trainers."""
+    return Policy(
+        run_uid=run_uid,
+        run_name="sim",
+        ranks=ranks,
+        deadlines_ms=DEADLINES_MS,
+        margin_ms=30_000,
+        cascade_ms=20_000,
+        start_ms=30_000,
+        heartbeat_ms=150_000,
+        budget=budget or Budget(delay_ms=10_000),
+        wake_ms=wake_ms,
+    )

@@ -1,0 +1,164 @@
+import json
+
+import pytest
+
+from contract.wire import Drain, Phase
+from controller.core.figures import measure
+from controller.core.memory import AttemptMemory, Memory
+from controller.core.planning import make_policy
+from controller.core.readings import Instant, Unknown
+from controller.core.run_file import parse_run_file
+from controller.core.snapshot import (
+    CheckpointView,
+    GangView,
+    ProgressView,
+    RankEnd,
+    RankReading,
+    RankTelemetry,
+    RankView,
+    Snapshot,
+    StorageView,
+    StoreView,
+)
+from controller.core.status import build_status
+from tests.histories import step_record
+from tests.run_files import GOOD, good_plan
+
+PLAN = good_plan()
+NOW = Instant(wall_ms=5_000, mono_ms=5_000, boot_id="b")
+
+
+def memory(**changes):
+    attempt = AttemptMemory(number=2, launched_at=NOW)
+    values = {
+        "policy": make_policy(parse_run_file(GOOD), "u"),
+        "chain": [PLAN],
+        "attempt": attempt,
+        "last_decision": ("launch", "start attempt 2", NOW),
+        "notes": [("storage", "nearly full", NOW), ("clock", "", NOW)],
+    }
+    return Memory(**(values | changes))
+
+
+def telemetry(rank, phase=Phase.STEP, step=12):
+    return RankReading(
+        rank=rank,
+        value=RankTelemetry(
+            attempt=2, step=step, phase=phase, progress_age_ms=200, deadline_ms=9_000,
+            plan_sha=PLAN.sha, plan_pending=False, control_refused=None,
+            checkpoint_failures=0, commit_age_ms=0,
+        ),
+    )  # fmt: skip
+
+
+def rank_view(rank, **changes):
+    values = {
+        "rank": rank, "claimed": True, "alive": True, "stopped": False, "has_stacks": False,
+        "end": None,
+    }  # fmt: skip
+    return RankView(**(values | changes))
+
+
+def snapshot(**changes):
+    checkpoints = [
+        CheckpointView(
+            line="main", step=step, plan_sha=PLAN.sha, manifest_sha256="0" * 64,
+            verified=step < 30, quarantined="bit flipped" if step == 40 else None,
+        )
+        for step in (10, 20, 30, 40)
+    ]  # fmt: skip
+    values = {
+        "now": NOW,
+        "epoch": 3,
+        "gang": GangView(
+            attempt=2, closed=False, ranks=[rank_view(0), rank_view(1)], remains=[]
+        ),
+        "telemetry": [telemetry(0), telemetry(1)],
+        "progress": ProgressView(
+            attempt=2, completed_steps=13, grown_age_ms=1, highest_step=20,
+            replay_mismatch_step=None,
+        ),
+        "store": StoreView(checkpoints=checkpoints, ever_complete=True),
+        "storage": StorageView(problem=None, free_bytes=7),
+        "intents": [],
+        "control": None,
+    }  # fmt: skip
+    return Snapshot(**(values | changes))
+
+
+def test_status_is_json_and_tells_progress():
+    status = json.loads(json.dumps(build_status(memory(), snapshot())))
+    assert (status["state"], status["step"], status["total_steps"]) == ("training", 13, 50)
+    assert status["tokens"] == 13 * 1024
+    assert status["last_decision"]["reason"] == "start attempt 2"
+    assert status["plan"]["adopted"] is True
+    assert status["unknown"] == {}
+    assert [note["subject"] for note in status["notes"]] == ["storage"]
+
+
+def test_quarantined_checkpoints_are_named_and_not_counted():
+    store = build_status(memory(), snapshot())["checkpoints"]
+    assert (store["newest"], store["newest_verified"], store["count"]) == (30, 20, 3)
+    assert store["quarantined"] == [{"line": "main", "step": 40, "reason": "bit flipped"}]
+
+
+def test_what_cannot_be_read_is_unknown_with_its_reason_never_zero():
+    blind = {name: Unknown(unknown="away") for name in ("gang", "progress", "store", "storage")}
+    silent = [RankReading(rank=1, value=Unknown(unknown="no answer"))]
+    status = build_status(memory(), snapshot(**blind, telemetry=silent))
+    assert status["step"] is status["tokens"] is status["checkpoints"] is None
+    assert status["unknown"]["progress"] == "away"
+    assert status["unknown"]["telemetry of rank 1"] == "no answer"
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"attempt": None}, "waiting"),
+        ({"halted": "no luck"}, "halted"),
+        ({"rest": "suspended"}, "suspended"),
+        ({"rest": "completed"}, "completed"),
+        ({"attempt": AttemptMemory(number=2, launched_at=NOW, ended=True)}, "recovering"),
+        ({"attempt": AttemptMemory(number=2, launched_at=NOW, closed=True)}, "recovering"),
+        ({"control_drain": Drain(nonce="n", mode="stop")}, "draining"),
+        ({}, "training"),
+    ],
+)
+def test_state_is_one_word_derived_from_memory(changes, state):
+    status = build_status(memory(**changes), snapshot())
+    assert status["state"] == state
+    assert status["reason"]
+
+
+def test_gang_that_does_not_step_yet_is_starting():
+    status = build_status(memory(), snapshot(telemetry=[telemetry(0, Phase.COMPILE)]))
+    assert (status["state"], status["phase"]) == ("starting", "compile")
+
+
+def test_step_before_the_first_of_an_attempt_is_what_was_restored():
+    progress = ProgressView(
+        attempt=2, completed_steps=None, grown_age_ms=1, highest_step=20, replay_mismatch_step=None
+    )
+    at_once = build_status(memory(), snapshot(progress=progress, telemetry=[]))
+    restored = build_status(memory(), snapshot(progress=progress, telemetry=[telemetry(0)]))
+    assert (at_once["step"], restored["step"]) == (20, 12)
+
+
+def test_ended_rank_is_shown_with_its_code_in_words():
+    end = RankEnd(code=137, wall_ms=1, step=3, detail="gone")
+    gang = GangView(attempt=2, closed=True, ranks=[rank_view(0, alive=False, end=end)], remains=[])
+    (rank,) = build_status(memory(), snapshot(gang=gang))["ranks"]
+    assert (rank["end"], rank["detail"], rank["alive"]) == ("137 KILLED", "gone", False)
+
+
+def test_figures_are_of_clean_steps_and_never_beyond_the_peak():
+    records = [step_record(n, n, step_s=2.0) for n in range(10)]
+    records.append(step_record(10, 10, step_s=60.0, tags=["save"]))
+    flops = PLAN.context_at(0).flops_per_token
+    figures = measure(records, PLAN, 1024 * flops)
+    assert figures.step_s == 2.0
+    assert figures.tokens_per_second == 512.0
+    assert figures.mfu_percent == pytest.approx(50.0)
+    assert figures.drops_percent == pytest.approx(3.0)
+    assert measure(records, PLAN, 10 * flops).mfu_percent is None
+    assert measure([], PLAN, None) is None

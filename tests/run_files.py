@@ -1,0 +1,192 @@
+"""Run files for tests: one that is right, and every way in which one can be wrong."""
+
+from pathlib import Path
+
+from contract.config import SourceFiles
+from contract.plan import Plan
+from controller.core.planning import make_genesis
+from controller.core.run_file import parse_run_file
+
+GOOD = """\
+apiVersion: steersman.dev/v1alpha1
+kind: TrainingRun
+metadata:
+  name: probe
+spec:
+  fleet: {kind: local, processes: 2, devicesPerProcess: 1}
+  trainer: {command: [python, -c, pass]}
+  model: {preset: tiny}
+  data:
+    sources:
+      code: {kind: files, paths: [text.txt], heldOutPercent: 20}
+      docs: {kind: files, paths: [text.txt], heldOutPercent: 20}
+    blockTokens: 2_048
+    mixture:
+      - {fromPercent: 0, parts: {code: 20, docs: 12}}
+      - {fromPercent: 80, parts: {code: 8, docs: 24}}
+  budget: {horizonTokens: 51_200}
+  batch: {tokensPerStep: 1_024}
+  schedule:
+    warmupPercent: 5
+    peakLearningRate: {matrix: "0.5", other: "0.5"}
+    finalPercent: 5
+    context: [{fromPercent: 0, length: 64}]
+  evaluation: {everySteps: 25, sequences: 2, finalSequences: 4}
+  checkpoints: {everySteps: 10, keep: 3}
+  faults: {cascade: 5s}
+"""
+"""50 steps; text.txt must lie beside it."""
+
+TEXT = "Forty two words of text, again and again, with a few other letters: quick brown foxes.\n"
+
+BAD: tuple[tuple[str, str, str, str], ...] = (
+    # rule, what is replaced, by what, what the message must hold
+    ("yaml.syntax", "metadata:\n  name: probe", "metadata: [\n  name", "not YAML"),
+    (
+        "yaml.duplicate",
+        "  batch: {",
+        "  seed: 1\n  seed: 2\n  batch: {",
+        "spec.seed: it stands twice",
+    ),
+    ("yaml.float", "finalPercent: 5\n", "finalPercent: 5.5\n", "spec.schedule.finalPercent is 5.5"),
+    (
+        "yaml.alias",
+        "heldOutPercent: 20}\n    blockTokens",
+        "heldOutPercent: &a 20, x: *a}\n    blockTokens",
+        "alias",
+    ),
+    ("field.unknown", "checkpoints: {every", "checkpionts: {every", 'Did you mean "checkpoints"?'),
+    ("field.unknown", "keep: 3", "kep: 3", 'spec.checkpoints: unknown field "kep"'),
+    (
+        "field.unknown",
+        "preset: tiny",
+        "preset: tiny, expertsPerTokens: 2",
+        'Did you mean "expertsPerToken"?',
+    ),
+    ("field.missing", "  batch: {tokensPerStep: 1_024}\n", "", "spec.batch: it must be given"),
+    (
+        "field.type",
+        "keep: 3",
+        "keep: three",
+        'spec.checkpoints.keep is "three"; it must be a whole number',
+    ),
+    ("value.choice", "kind: local", "kind: cloud", "'local'"),
+    ("value.choice", "v1alpha1", "v2", "apiVersion"),
+    ("value.bound", "keep: 3", "keep: 1", "at least 2"),
+    ("value.bound", "processes: 2", "processes: 0", "at least 1"),
+    ("value.percent", "fromPercent: 80", "fromPercent: 120", "is 120; it must be 0 to 100"),
+    (
+        "value.percent",
+        "  faults:",
+        "  contingency: {floorPercent: 120}\n  faults:",
+        "spec.contingency.floorPercent is 120; it must be 1 to 100",
+    ),
+    ("value.duration", "cascade: 5s", "cascade: 5 seconds", '"15m"'),
+    ("value.instant", "  faults:", "  deadline: {at: tomorrow}\n  faults:", "instant"),
+    (
+        "value.instant-offset",
+        "  faults:",
+        "  deadline: {at: 2099-01-01T00:00:00}\n  faults:",
+        "offset",
+    ),
+    ("value.decimal", 'matrix: "0.5"', 'matrix: "1e-3"', "decimal string"),
+    ("value.name", "name: probe", "name: ../probe", "metadata.name"),
+    ("value.empty", "context: [{fromPercent: 0, length: 64}]", "context: []", "empty"),
+    ("model.preset", "preset: tiny", "preset: huge", "must be one of hero, tiny"),
+    ("model-kv-heads", "preset: tiny", "preset: tiny, kvHeads: 3", "kvHeads"),
+    ("model-experts-per-token", "preset: tiny", "preset: tiny, expertsPerToken: 16", "experts"),
+    ("mesh-experts", "preset: tiny", "preset: tiny, experts: 15", "expert axis"),
+    ("mesh-local-experts", "preset: tiny", "preset: tiny, experts: 1024", "255"),
+    ("mesh-batch", "processes: 2", "processes: 3", "devices"),
+    ("mesh-sequences", "tokensPerStep: 1_024", "tokensPerStep: 1_000", "multiple of the context"),
+    ("fleet.expert-axis", "devicesPerProcess: 1", "devicesPerProcess: 1, expertAxis: 3", "divide"),
+    ("budget.steps", "51_200", "1_024", "at least 4 steps"),
+    ("budget.data", "51_200", "51_200, dataBudgetTokens: 40_000", "at most dataBudgetTokens"),
+    ("schedule.warmup", "warmupPercent: 5", "warmupPercent: 60", "0 to 50"),
+    ("schedule.groups", 'other: "0.5"', 'othr: "0.5"', 'Did you mean "other"?'),
+    ("schedule.peak", 'matrix: "0.5"', 'matrix: "0"', "above 0"),
+    (
+        "schedule.context",
+        "[{fromPercent: 0, length: 64}]",
+        "[{fromPercent: 0, length: 64}, {fromPercent: 50, length: 48}]",
+        "divide the longest",
+    ),
+    ("stage.first", "{fromPercent: 0, parts", "{fromPercent: 3, parts", "starts at 0"),
+    ("stage.order", "fromPercent: 80", "fromPercent: 0", "above the stage before"),
+    ("stage.last", "fromPercent: 80", "fromPercent: 100", "below 100"),
+    ("data.unknown-source", "code: 8, docs", "cod: 8, docs", 'Did you mean "code"?'),
+    ("data.parts-sum", "code: 8, docs", "code: 9, docs", "parts sum to 33; they must sum to 32"),
+    ("data.block-units", "2_048", "2_050", "multiple of the longest context"),
+    ("data.block-steps", "2_048", "131_072", "whole steps only every 128 steps"),
+    ("faults.heartbeat", "cascade: 5s", "heartbeat: 1m", "at least 130s"),
+    ("faults.delay", "cascade: 5s", "restarts: {delay: 10m, maxDelay: 5m}", "at least delay"),
+    ("checkpoints.cadence", "everySteps: 10,", "everySteps: 60,", "at most the run's 50 steps"),
+    (
+        "checkpoints.permanent",
+        "keep: 3",
+        "keep: 3, permanentEverySteps: 15",
+        "multiple of everySteps",
+    ),
+    ("evaluation.final", "finalSequences: 4", "finalSequences: 1", "at least sequences"),
+    (
+        "contingency.thresholds",
+        "  faults:",
+        "  contingency: {clearAbovePercent: 5}\n  faults:",
+        "onTimePercent",
+    ),
+    (
+        "contingency.deadline",
+        "  faults:",
+        "  contingency: {mode: propose}\n  faults:",
+        "spec.deadline.at",
+    ),
+)
+"""Told by the text alone."""
+
+BAD_HERE: tuple[tuple[str, str, str, str], ...] = (
+    ("deadline.past", "  faults:", "  deadline: {at: 2001-01-01T00:00:00Z}\n  faults:", "future"),
+    ("trainer.command", "[python, -c, pass]", "[pyton3000, x]", "PATH"),
+    ("trainer.file", "[python, -c, pass]", "[python, gone.py]", "no such file"),
+    ("data.kind", "kind: files", "kind: filez", "one of"),
+    ("data.missing", "paths: [text.txt]", "paths: [gone.txt]", "at least one file"),
+    ("data.empty", "paths: [text.txt]", "paths: [empty.txt]", "no text"),
+    ("data.option", "heldOutPercent: 20", "heldOutPercents: 20", "known are"),
+    ("data.held-out", "heldOutPercent: 20", "heldOutPercent: 90", "1 to 50"),
+    ("data.paths", "paths: [text.txt]", "paths: text.txt", "list of paths"),
+    ("data.epochs", "51_200", "5_120_000", "contingency.maxEpochs"),
+    ("evaluation.sequences", "finalSequences: 4", "finalSequences: 4_000", "held-out"),
+)
+"""Told by this machine, too."""
+
+
+def write_good(folder: Path, name: str = "run.yaml") -> Path:
+    """Write the right run file and its text; return its path."""
+    (folder / "text.txt").write_text(TEXT * 600)
+    (folder / "empty.txt").write_text("")
+    path = folder / name
+    path.write_text(GOOD)
+    return path
+
+
+def spoil(text: str, old: str, new: str) -> str:
+    """Replace every `old`, which must be there."""
+    assert old in text, old
+    return text.replace(old, new)
+
+
+def some_sources() -> dict[str, SourceFiles]:
+    """Return stores of both sources, as a launch would have written them."""
+    files = SourceFiles(
+        train="data/x/train.txt",
+        heldout="data/x/heldout.txt",
+        train_tokens=100_000,
+        heldout_tokens=20_000,
+        train_sha256="1" * 64,
+        heldout_sha256="2" * 64,
+    )
+    return {"code": files, "docs": files}
+
+
+def good_plan(text: str = GOOD) -> Plan:
+    """Return the first plan of a run file."""
+    return make_genesis(parse_run_file(text), "u", some_sources())

@@ -1,0 +1,36 @@
+"""Simulate lives under faults and say what was reached: `make sim SEED=7 N=1000`."""
+
+import argparse
+import sys
+import time
+
+from controller.simulate.campaign import DAY_MS, campaign, live_quietly
+
+QUIET_DAYS = 30
+QUIET_KILLS = 20
+
+
+def main() -> int:
+    """Run the campaign; 1 when a life went wrong."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", "--n", type=int, default=200, help="how many seeds")
+    options = parser.parse_args()
+    begin_s = time.perf_counter()
+    tally = campaign(options.seed, options.count)
+    spent_s = time.perf_counter() - begin_s
+    lines = [*tally.lines(), f"{tally.lives / spent_s:.1f} lives a second"]
+    begin_s = time.perf_counter()
+    quiet = live_quietly(QUIET_DAYS, kills=QUIET_KILLS)
+    days = quiet.world.agenda.now_ms / DAY_MS
+    spent_s = time.perf_counter() - begin_s
+    lines.append(
+        f"{days / spent_s:.0f} simulated days a second with {QUIET_KILLS} killed ranks in "
+        f"{days:.0f} days and a pass each half hour"
+    )
+    sys.stdout.write("\n".join(lines) + "\n")
+    return 1 if tally.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
