@@ -134,8 +134,7 @@ class Trainer:
         sha = self.settings.plan_sha
         path = self.settings.run_dir / plan_file(sha)
         limit_s = self.settings.config.limits.deadlines_s[Phase.START] * PLAN_WAIT_SHARE
-        until_s = time.monotonic() + limit_s
-        while not path.exists() and time.monotonic() < until_s:
+        while not path.exists() and self.telemetry.progress_age_s < limit_s:
             self.pause.wait(PLAN_POLL_S)
         self.telemetry.beat()
         try:

@@ -105,6 +105,7 @@ BAD: tuple[tuple[str, str, str, str], ...] = (
     ("schedule.warmup", "warmupPercent: 5", "warmupPercent: 60", "0 to 50"),
     ("schedule.groups", 'other: "0.5"', 'othr: "0.5"', 'Did you mean "other"?'),
     ("schedule.peak", 'matrix: "0.5"', 'matrix: "0"', "above 0"),
+    ("schedule.peak", 'matrix: "0.5"', f'matrix: "1{"0" * 39}"', "binary32"),
     (
         "schedule.context",
         "[{fromPercent: 0, length: 64}]",

@@ -56,7 +56,7 @@ class ArrayWriter:
             active_processes=set(range(ranks)), barrier_sync_key_prefix=name
         )
         self._checkpointer = ocp.AsyncCheckpointer(
-            ocp.PyTreeCheckpointHandler(multiprocessing_options=everyone),
+            _make_handler(everyone),
             async_options=ocp.options.AsyncOptions(timeout_secs=timeout_s),
             multiprocessing_options=everyone,
         )
@@ -152,12 +152,23 @@ def _read_by_orbax(
     alone = ocp.options.MultiprocessingOptions(
         primary_host=jax.process_index(), active_processes={jax.process_index()}
     )
-    handler = ocp.PyTreeCheckpointHandler(multiprocessing_options=alone)
+    handler = _make_handler(alone)
     request = ocp.args.PyTreeRestore(
         item=_as_orbax_tree(named), restore_args=_as_orbax_tree(arguments), partial_restore=True
     )
     found = handler.restore(folder, args=request)
     return {_from_orbax_name(name): value for name, value in found.items()}
+
+
+def _make_handler(processes: ocp.options.MultiprocessingOptions) -> ocp.PyTreeCheckpointHandler:
+    # Not replica-parallel: that compiles a slice for every shape in the middle of the first save.
+    registry = ocp.type_handlers.create_type_handler_registry(
+        (jax.Array, ocp.type_handlers.ArrayHandler(use_replica_parallel=False)),
+        (np.ndarray, ocp.type_handlers.NumpyHandler()),
+    )
+    return ocp.PyTreeCheckpointHandler(
+        multiprocessing_options=processes, type_handler_registry=registry
+    )
 
 
 def _as_orbax_tree(named: Mapping[str, Any]) -> dict[str, Any]:

@@ -235,9 +235,7 @@ class Saver:
 
     def _complete(self, save: Save) -> None:
         self._refuse_if_succeeded(save)
-        if save.writer is None:
-            check_files(save.place, self._seat.run_uid)
-        else:
+        if save.writer is not None:
             if save.place.is_complete and not save.place.is_quarantined:
                 reason = "another state of the same step was computed since"
                 self._store.mark_quarantined(save.place, reason)
@@ -263,7 +261,9 @@ class Saver:
         )
 
     def _verify(self, save: Save) -> None:
-        """Read the arrays back, each rank its share of them, and compare on rank 0."""
+        """Read files and arrays back, each rank its share of the arrays; rank 0 compares."""
+        if self._seat.is_first:
+            check_files(save.place, self._seat.run_uid)
         mine = save.arrays[self._gang.rank :: self._gang.ranks]
         read = read_arrays(save.place.path / STATE_DIR, mine)
         shares = {path: digest_numpy(array) for path, array in read.items()}

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.sharding import Mesh, NamedSharding
+from jax.sharding import AbstractMesh, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 Tree = Any
@@ -84,7 +84,9 @@ def _raw(leaf: jax.Array) -> jax.Array:
     return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
-def _layout_of(leaves: tuple[jax.Array, ...]) -> tuple[Mesh | None, tuple[P, ...]]:
+def _layout_of(
+    leaves: tuple[jax.Array, ...],
+) -> tuple[Mesh | AbstractMesh | None, tuple[P, ...]]:
     """Return the one mesh of the arrays and how each is cut on it."""
     shardings = [leaf.sharding for leaf in leaves]
     meshes = {s.mesh for s in shardings if isinstance(s, NamedSharding)}
@@ -95,7 +97,7 @@ def _layout_of(leaves: tuple[jax.Array, ...]) -> tuple[Mesh | None, tuple[P, ...
 
 @lru_cache(maxsize=8)
 def _digester(
-    mesh: Mesh | None, specs: tuple[P, ...], shapes: tuple[tuple[int, ...], ...]
+    mesh: Mesh | AbstractMesh | None, specs: tuple[P, ...], shapes: tuple[tuple[int, ...], ...]
 ) -> Callable[[tuple[jax.Array, ...]], jax.Array]:
     """Return the compiled function from arrays to uint32[arrays, 2]; kept, so it compiles once."""
 

@@ -5,6 +5,7 @@ axes: each device takes whole sequences, in mesh order.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -32,7 +33,7 @@ def make_mesh(expert_axis: int) -> Mesh:
     return Mesh(grid, AXES, axis_types=(AxisType.Auto, AxisType.Auto))
 
 
-def arrange(devices: Sequence[jax.Device], expert_axis: int) -> np.ndarray:
+def arrange(devices: Sequence[Any], expert_axis: int) -> np.ndarray:
     """Return the devices as [replica, expert], in the order of their processes."""
     if expert_axis < 1 or len(devices) % expert_axis:
         raise ValueError(

@@ -4,7 +4,6 @@ Two parameter groups: `matrix` (every block's matrices, experts included) and `o
 head, router, gains). Gradients are not clipped. Weight decay applies to matrices alone.
 """
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +11,8 @@ import jax.numpy as jnp
 import optax
 
 GROUPS = ("matrix", "other")
+Value = Any
+"""An f32 scalar, or one for each group."""
 NOT_MATRICES = ("embedding", "head", "router")
 
 
@@ -39,17 +40,16 @@ def make_optimizer(settings: AdamSettings | None = None) -> optax.GradientTransf
     adam = optax.scale_by_adam(settings.beta1, settings.beta2, settings.epsilon)
 
     def update(
-        grads: optax.Updates,
+        updates: optax.Updates,
         state: optax.OptState,
         params: optax.Params | None = None,
-        *,
-        lr: Mapping[str, jax.Array],
-        weight_decay: jax.Array,
-        **_: object,
+        **scheduled: Value,
     ) -> tuple[optax.Updates, optax.OptState]:
         # optax raises a float to an integer count, which strict promotion (our tests) refuses.
         with jax.numpy_dtype_promotion("standard"):
-            directions, state = adam.update(grads, state, params)
+            directions, state = adam.update(updates, state, params)
+
+        lr, weight_decay = scheduled["lr"], scheduled["weight_decay"]
 
         def scale(path: tuple[Any, ...], direction: jax.Array, param: jax.Array) -> jax.Array:
             group = group_of(name_of(path))

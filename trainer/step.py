@@ -49,11 +49,11 @@ class TrainState(NamedTuple):
 class Scheduled(NamedTuple):
     """What the plan says about one step. Values, never constants: a new plan compiles nothing."""
 
-    lr: Mapping[str, Any]
+    lr: Mapping[Any, Any]
     """One f32 scalar for each of trainer.optim.GROUPS."""
     weight_decay: Any
     """f32 scalar."""
-    plan_word: jax.Array
+    plan_word: Any
     """uint32[devices, 2] over the mesh: 64 bits of the plan sha that each process holds."""
 
 
@@ -189,7 +189,7 @@ class Step:
         run = jax.jit(self._train, donate_argnums=0, out_shardings=(self._shardings, everywhere))
         scalar = jax.ShapeDtypeStruct((), jnp.float32, sharding=everywhere)
         words = self._batch_struct((self.mesh.size, 2), jnp.uint32)
-        lr = {group: scalar for group in GROUPS}
+        lr = dict.fromkeys(GROUPS, scalar)
         batch = self._batch_struct(shape, jnp.int32)
         return run.lower(self._shapes, batch, batch, Scheduled(lr, scalar, words))
 
@@ -227,7 +227,7 @@ class Step:
         updates, opt_state = self._optimizer.update(
             grads, state.opt_state, state.params, lr=lr, weight_decay=scheduled.weight_decay
         )
-        params = optax.apply_updates(state.params, updates)
+        params: Params = jax.tree.map(jnp.add, state.params, updates)
         is_finite = jnp.isfinite(report["total_loss"]) & jnp.isfinite(grad_norm)
         outputs = Outputs(grad_norm=grad_norm, is_finite=is_finite, lr=lr, **report)
         return TrainState(params, opt_state, bias, state.rng), outputs

@@ -99,26 +99,6 @@ def numbered(directory: Path) -> list[int]:
     return sorted(int(entry.name) for entry in entries if entry.name.isdigit() and entry.is_dir())
 
 
-def write_identity(run_dir: Path, *, run_uid: str, name: str, wall_s: float) -> Identity:
-    """Write who the run directory belongs to, once.
-
-    Raises:
-        Refused: it belongs to a run already.
-    """
-    identity = Identity(
-        run_uid=run_uid,
-        name=name,
-        directory=str(run_dir.resolve()),
-        inode=run_dir.stat().st_ino,
-        created_wall_s=wall_s,
-    )
-    # Not canonical JSON: it holds a float.
-    data = identity.model_dump_json().encode()
-    if not write_once(run_dir / IDENTITY_FILE, data):
-        raise Refused(f"{run_dir} belongs to a run already")
-    return identity
-
-
 def read_identity(run_dir: Path) -> Identity:
     """Return who the run directory belongs to.
 

@@ -140,11 +140,6 @@ class LocalFleet:
                 if not self._wait_free(attempt, rank):
                     self._kill_holders(attempt, rank)
 
-    def process_of(self, attempt: int, rank: int) -> wire.ProcessIdentity | None:
-        """Return the process that runs the rank, None when it was never claimed."""
-        claim = self._claim(attempt, rank)
-        return None if claim is None else claim.process
-
     # Looking.
 
     def _view(self, attempt: int, rank: int) -> RankView:

@@ -1,5 +1,6 @@
 """Reads /metrics of every rank, in parallel and under a deadline."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ RETRY_AFTER_S = 0.05
 MAX_BYTES = 1_000_000
 """A rank serves some 5 kB; more than this is not read."""
 WORKERS = 16
+
+# httpx logs every request at INFO; the log of a long run would hold nothing else.
+logging.getLogger("httpx").setLevel(logging.WARNING)
 
 Labels = tuple[tuple[str, str], ...]
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from pydantic import ValidationError
-
 from contract import wire
 from contract.plan import Plan, PlanError, read_plan
 from controller.adapters.files import numbered, read_or_none
@@ -49,7 +47,6 @@ class _Log:
 
     offset: int = 0
     completed_steps: int | None = None
-    unreadable_lines: int = 0
     highest: dict[str, int] = field(default_factory=dict[str, int])
     """Line -> most completed steps."""
 
@@ -88,21 +85,6 @@ class StepLogs:
             replay_mismatch_step=self.replay.mismatch_step,
         )
 
-    def records(self, attempt: int) -> list[wire.StepRecord]:
-        """Return the records of one attempt, read anew; lines that are none are left out."""
-        data = read_or_none(self._path(attempt)) or b""
-        records: list[wire.StepRecord] = []
-        for text in data.splitlines():
-            try:
-                records.append(wire.StepRecord.model_validate_json(text))
-            except ValidationError:
-                continue
-        return records
-
-    def attempts(self) -> list[int]:
-        """Return the numbers of all attempts."""
-        return numbered(self._run_dir / wire.ATTEMPTS_DIR)
-
     def _path(self, attempt: int) -> Path:
         return self._run_dir / wire.attempt_dir(attempt) / wire.STEPS_FILE
 
@@ -136,7 +118,7 @@ class StepLogs:
                 )
                 value = float.fromhex(loss.loss)
             except (ValueError, KeyError, TypeError):
-                log.unreadable_lines += 1
+                # Torn by a full disk; the trainer writes the record again.
                 continue
             log.completed_steps = step + 1
             log.highest[line] = max(log.highest.get(line, 0), step + 1)

@@ -40,7 +40,7 @@ def attach(directory: Path) -> int:
             watch(directory)
             return conclude(directory)
         except KeyboardInterrupt:
-            choice = _ask_leave()
+            choice = ask_leave()
             if choice == "stop":
                 return deps.ask(directory.parent, directory.name, Wish("stop"))
             if choice == "detach":
@@ -50,7 +50,7 @@ def attach(directory: Path) -> int:
                 return Code.DONE
 
 
-def _ask_leave() -> str:
+def ask_leave() -> str:
     """Return detach, stop or go; a second Ctrl-C, or no terminal, means detach."""
     if not sys.stdin.isatty():
         return "detach"
@@ -60,7 +60,7 @@ def _ask_leave() -> str:
         answer = sys.stdin.readline().strip().lower()
     except KeyboardInterrupt:
         is_quick = time.monotonic() - begun < SECOND_INTERRUPT_S
-        return "detach" if is_quick else _ask_leave()
+        return "detach" if is_quick else ask_leave()
     return {"s": "stop", "g": "go"}.get(answer[:1], "detach")
 
 

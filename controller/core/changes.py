@@ -19,7 +19,7 @@ ALLOWED = {
     "spec.fleet.peakFlopsPerDevice": "only MFU is measured against it",
     "spec.trainer.command": "a repaired trainer is a reason to relaunch",
 }
-"""Path -> why it may change between launches. Longer paths win."""
+"""Path -> why it may change between launches; also below a path that may not."""
 
 REFUSED = {
     "metadata": "the name is the directory of the run",
@@ -71,9 +71,8 @@ ABSENT = "(absent)"
 def _judge(path: str, before: object, after: object) -> Change:
     shown = path.replace("spec.model.shape.", "spec.model.")
     allowed, refused = _longest(path, ALLOWED), _longest(path, REFUSED)
-    is_allowed = len(allowed) > len(refused)
-    why = ALLOWED[allowed] if is_allowed else REFUSED.get(refused, "nothing says that it may")
-    return Change(shown, _show(before), _show(after), is_allowed, why)
+    why = ALLOWED[allowed] if allowed else REFUSED.get(refused, "nothing says that it may")
+    return Change(shown, _show(before), _show(after), bool(allowed), why)
 
 
 def _show(value: object) -> str:

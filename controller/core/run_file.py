@@ -50,14 +50,17 @@ def to_problems(findings: Iterable[Finding], advice: str) -> list[Problem]:
 
 
 def _first_per_field(problems: Iterable[Problem]) -> list[Problem]:
-    """Drop what follows from another problem of the same field, such as the type of a float."""
-    first: dict[tuple[str, str], Problem] = {}
+    """Drop what only follows from another problem of the same field, such as a float's type."""
+    told: dict[tuple[str, str | None], Problem] = {}
+    unread: set[str] = set()
     for problem in problems:
+        if problem.rule.startswith("yaml."):
+            unread.add(problem.field)
+        elif problem.field in unread:
+            continue
         # Problems without a value may be several in one field: unknown members, for one.
-        key = (problem.field, "" if problem.value is not None else problem.bound)
-        if not (problem.rule.startswith("field.") and (problem.field, "") in first):
-            first.setdefault(key, problem)
-    return list(first.values())
+        told.setdefault((problem.field, problem.value or problem.bound), problem)
+    return list(told.values())
 
 
 class _Parser:

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from itertools import pairwise
 from math import lcm
 
 from contract import model
 from contract.config import SourceFiles
+from contract.schedule import MAX_BINARY32
 from controller.core.fields import format_duration
 from controller.core.problems import show_value, suggest_name
 from controller.core.spec import Context, Spec, Stage
@@ -121,8 +123,9 @@ def check_learning_rates(spec: Spec) -> Iterable[Finding]:
     for name in LEARNING_RATE_GROUPS:
         if name not in peaks:
             yield "schedule.groups", field, None, f'group "{name}" is missing'
-        elif float(peaks[name]) == 0:
-            yield "schedule.peak", f"{field}.{name}", peaks[name], "it must be above 0"
+        elif not 0 < Fraction(peaks[name]) <= MAX_BINARY32:
+            bound = "it must be above 0 and a binary32 number (below 3.4e38)"
+            yield "schedule.peak", f"{field}.{name}", peaks[name], bound
 
 
 def check_context(spec: Spec) -> Iterable[Finding]:

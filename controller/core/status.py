@@ -90,7 +90,8 @@ def _describe_attempt(memory: Memory, attempt: AttemptMemory, phase: str | None)
         return "draining", f"the gang was asked to checkpoint and leave ({drain.mode})"
     if phase in TRAINING:
         return "training", f"attempt {attempt.number} trains"
-    return "starting", f"attempt {attempt.number} is in phase {phase or 'unknown'}"
+    where = f"is in phase {phase}" if phase else "does not say anything yet"
+    return "starting", f"attempt {attempt.number} {where}"
 
 
 def _describe_decision(memory: Memory) -> Status | None:

@@ -16,7 +16,7 @@ POLL_MS = 300
 """The longest pause: a dead rank is seen within it, and a pass costs a millisecond or two."""
 SHORTEST_PAUSE_MS = 20
 UNWRITTEN_PAUSE_MS = 1_000
-"""After a pass that could not be recorded (a full disk): training goes on, we try again."""
+"""After a pass that could not be recorded."""
 
 log = logging.getLogger(__name__)
 
@@ -104,11 +104,17 @@ def run_controller(
     """
     try:
         while not stop.is_set:
-            pause_ms = _pass(passes, clock, heart, after_pass)
+            decision = _pass(passes, clock, heart)
+            if decision is None:
+                clock.wait(UNWRITTEN_PAUSE_MS)
+                continue
+            if after_pass is not None:
+                after_pass(decision)
+            # A pass that acted is followed by another one: a wish may have woken a resting run.
             ending = ending_of(passes.memory)
-            if ending is not None:
+            if ending is not None and not decision.actions:
                 return ending
-            clock.wait(pause_ms)
+            clock.wait(max(SHORTEST_PAUSE_MS, min(decision.wake_in_ms, POLL_MS)))
     except EpochLost as error:
         log.error("this controller ends: %s", error)  # expected: no traceback
         return Ending.EPOCH_LOST
@@ -118,22 +124,14 @@ def run_controller(
     return Ending.DETACHED
 
 
-def _pass(
-    passes: Passes,
-    clock: Clock,
-    heart: Heart,
-    after_pass: Callable[[Decision], None] | None,
-) -> int:
-    """Do one pass and return how long to wait, in milliseconds."""
+def _pass(passes: Passes, clock: Clock, heart: Heart) -> Decision | None:
+    """Do one pass; None: it could not be recorded (a full disk), training goes on."""
     heart.beat(clock.now())
     try:
-        decision = passes.pass_once()
+        return passes.pass_once()
     except Unavailable as error:
         log.warning("a pass could not be recorded: %s", error)
-        return UNWRITTEN_PAUSE_MS
-    if after_pass is not None:
-        after_pass(decision)
-    return max(SHORTEST_PAUSE_MS, min(decision.wake_in_ms, POLL_MS))
+        return None
 
 
 def ending_of(memory: Memory) -> Ending | None:

@@ -79,21 +79,14 @@ class Reconciler:
 
         Raises:
             EpochLost: another controller took over; this one must end.
+            Unavailable: the ledger cannot be written, so nothing more was done.
         """
         if self._memory is None or self._is_unsure:
             self.resume()
         assert self._observer is not None
         snapshot = self._observer.observe(self.memory)
         decision = decide(snapshot, self.memory, self._rules)
-        try:
-            self._carry_out(decision, snapshot)
-        except EpochLost:
-            raise
-        except PortError:
-            # The ledger cannot be written, so nothing may be done. What it holds is unsure now:
-            # the next pass reads it anew.
-            self._is_unsure = True
-            return decision.model_copy(update={"wake_in_ms": self._cadence.store_ms})
+        self._carry_out(decision, snapshot)
         self._show(snapshot, has_acted=bool(decision.actions))
         return decision
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from contract.canonical import hash_bytes
 from contract.plan import Plan, is_admissible
 from contract.wire import Restore
 from controller.core.snapshot import CheckpointView, StoreView
@@ -30,7 +29,7 @@ class SimCheckpoint:
     def view(self) -> CheckpointView:
         """Return it as the controller's store shows it: damaged data does not show."""
         readable = self.damage != "manifest"
-        sha = hash_bytes(f"{self.line}/{self.step}/{self.attempt}".encode())
+        sha = f"{self.attempt:032x}{self.step:032x}"
         return CheckpointView(
             line=self.line,
             step=self.step,

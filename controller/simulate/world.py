@@ -186,7 +186,10 @@ class SimFleet(_Hand):
 
     def _kill(self, gang: SimGang, ranks: Sequence[int]) -> None:
         victims = [rank for rank in gang.alive() if rank.rank in ranks]
-        is_asked = gang.home.control is not None and gang.home.control.drain is not None
+        control, asked = self.world.control, self.world.intents
+        is_asked = control is not None and control.drain is not None
+        # A drain that could not be published is enforced all the same.
+        is_asked = is_asked or (bool(asked) and asked[-1].verb != "resume")
         is_whole = all(rank.claimed for rank in gang.ranks)
         if victims and gang.healthy and gang.moving and is_whole and not is_asked:
             self.world.violate(f"ranks {ranks} of the healthy attempt {gang.number} were killed")

@@ -1,7 +1,7 @@
 """The control document: what is refused, what is adopted, and that training goes on."""
 
 from contract.plan import MixtureStage
-from contract.wire import ControlRefusal, Drain, plan_file
+from contract.wire import ControlRefusal, Drain, Phase, plan_file
 from tests.conformance.harness import lengthen_past, retimed
 from tests.conformance.trainers import every_trainer, quick_trainer
 
@@ -141,7 +141,7 @@ def test_start_without_the_plans_file_runs_the_checkpoints_own_plan(kind, make_r
     gang.await_verified(10)
     gang.kill()
     gang.await_end()
-    deadlines = dict.fromkeys(run.config.limits.deadlines_s, 4)
+    deadlines = {**run.config.limits.deadlines_s, Phase.START: 8}
     run.config = run.config.model_copy(
         update={"limits": run.config.limits.model_copy(update={"deadlines_s": deadlines})}
     )

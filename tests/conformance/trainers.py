@@ -17,7 +17,7 @@ MINIMAL = TrainerKind(
     command=(sys.executable, "-m", "samples.minimal_trainer"),
     start_s=30,
     step_s=1,
-    lead_steps=200,
+    lead_steps=150,
     deadline_s=30,
     # Slow enough that a test can act between two steps, whatever the machine.
     environment={"MINIMAL_STEP_S": "0.01"},

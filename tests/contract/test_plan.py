@@ -20,6 +20,7 @@ from contract.plan import (
     is_admissible,
     read_plan,
 )
+from contract.schedule import round_binary32
 from tests.contract.builders import a_horizon, a_line, a_plan, change, plans, revisions
 
 
@@ -269,10 +270,18 @@ def test_values_outside_the_plan_are_an_error():
 
 
 def test_values_are_one_rounding_of_peak_times_fraction():
-    step = 57
-    exact = Fraction("0.003") * PARENT.fraction_at("learning_rate", step)
-    got = Fraction(PARENT.values_at(step)["learning_rate"]["matrix"])
-    assert abs(got - exact) <= exact / 2**24
+    twice = 0
+    for step in range(PARENT.total_steps):
+        fraction = PARENT.fraction_at("learning_rate", step)
+        for group, peak in PARENT.peaks["learning_rate"].items():
+            exact = Fraction(peak) * fraction
+            got = PARENT.values_at(step)["learning_rate"][group]
+            assert got == round_binary32(exact)
+            twice += got != round_binary32(
+                Fraction(round_binary32(Fraction(peak))) * Fraction(round_binary32(fraction))
+            )
+    # Why it matters: rounding the factors first gives other bits in many steps.
+    assert twice > PARENT.total_steps // 4
 
 
 def test_chain_runs_from_genesis_to_the_plan():

@@ -128,3 +128,14 @@ def test_copy_of_a_run_is_refused_and_damage_is_found(ctl):
     assert "DAMAGE" in ctl("log", "probe", "--verify", code=1)
     told = ctl("resume", "probe", "--from", "10", code=1)
     assert "was changed" in told
+
+
+def test_run_that_cannot_go_on_halts_and_says_why(ctl):
+    ctl.write_run_file(num_steps=30, **{'matrix: "0.5"': f'matrix: "1{"0" * 30}"'})
+    told = ctl("launch", "run.yaml", code=1)
+    assert "halted" in told
+    assert "Next: ctl log probe" in told
+    assert "non_finite" in ctl("status", "probe", code=1)
+    assert ctl.summary()["outcome"] == "halted"
+    assert ctl.summary()["reason"]
+    assert "halted" in ctl("launch", "run.yaml", code=1)

@@ -28,7 +28,8 @@ from tests.faults.controller_process import OFFSET_FILE, ORDER_FILE
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 40
+PATIENCE_S = 40.0
+"""For whatever the small trainer does."""
 STEP_S = "0.02"
 RANKS = 2
 
@@ -39,10 +40,12 @@ class Controller:
 
     process: "subprocess.Popen[bytes]"
     log: Path
+    patience_s: float
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> str:
+    def wait(self, timeout_s: float | None = None) -> str:
         """Return the ending it printed, once it ended."""
-        wait_for(lambda: self.process.poll() is not None, timeout_s, f"the end of {self.words()}")
+        limit_s = timeout_s or self.patience_s
+        wait_for(lambda: self.process.poll() is not None, limit_s, f"the end of {self.words()}")
         out = self.process.stdout
         assert out is not None
         return out.read().decode().strip()
@@ -64,6 +67,10 @@ class World:
     controllers: list[Controller] = field(default_factory=list)
 
     @property
+    def patience_s(self) -> float:
+        return max(PATIENCE_S, 1.5 * self.run.kind.start_s)
+
+    @property
     def path(self) -> Path:
         return self.run.path
 
@@ -80,7 +87,7 @@ class World:
                 stderr=err,
                 start_new_session=True,
             )
-        self.controllers.append(Controller(process, log))
+        self.controllers.append(Controller(process, log, self.patience_s))
         return self.controllers[-1]
 
     def close(self) -> None:
@@ -117,7 +124,7 @@ class World:
 
     def pid(self, attempt: int, rank: int) -> int:
         claim = wait_for(
-            lambda: self.claim(attempt, rank), PATIENCE_S, f"{attempt}/{rank} to start"
+            lambda: self.claim(attempt, rank), self.patience_s, f"{attempt}/{rank} to start"
         )
         return claim.process.pid
 
@@ -143,10 +150,10 @@ class World:
             steps = self.run.steps(attempt)
             return bool(steps) and steps[-1].step >= step
 
-        wait_for(reached, PATIENCE_S, f"step {step} of attempt {attempt}; {self.words()}")
+        wait_for(reached, self.patience_s, f"step {step} of attempt {attempt}; {self.words()}")
 
     def await_verified(self, step: int) -> None:
-        wait_for(self.run.mark(step).exists, PATIENCE_S, f"checkpoint {step}; {self.words()}")
+        wait_for(self.run.mark(step).exists, self.patience_s, f"checkpoint {step}; {self.words()}")
 
     def words(self) -> str:
         return self.controllers[-1].words() if self.controllers else "no controller"
@@ -180,7 +187,9 @@ class World:
 
     def await_note(self, subject: str) -> str:
         return wait_for(
-            lambda: self.notes().get(subject), PATIENCE_S, f"a note on {subject}; {self.words()}"
+            lambda: self.notes().get(subject),
+            self.patience_s,
+            f"a note on {subject}; {self.words()}",
         )
 
     def ask(self, verb: Any, nonce: str, **options: Any) -> None:
@@ -251,16 +260,19 @@ class Sampler:
 def make_world(path: Path, *, total_steps: int = 60, **options: Any) -> World:
     """Return a run that no controller has begun.
 
-    Options: `place` (where the run's directory is made), `step_s`, `deadline_s` of every phase, `environment`, `command`, `budget` (members of
-    Budget), `run` (members of the trainer's config).
+    Options: `kind` of trainer, `place` (where the run's directory is made), `step_s`, `deadline_s`
+    of every phase, `environment`, `command`, `budget` (members of Budget), `run` (members of the
+    trainer's config), `cascade_ms`, `margin_ms`.
     """
-    deadline_s = options.pop("deadline_s", 30)
+    base = options.pop("kind", MINIMAL)
+    deadline_s = options.pop("deadline_s", base.deadline_s)
     run_options = {"total_steps": total_steps, **options.pop("run", {})}
     kind = replace(
-        MINIMAL,
-        command=options.pop("command", MINIMAL.command),
+        base,
+        command=options.pop("command", base.command),
         deadline_s=deadline_s,
         environment={
+            **base.environment,
             "MINIMAL_STEP_S": options.pop("step_s", STEP_S),
             **options.pop("environment", {}),
         },

@@ -27,8 +27,6 @@ CALM = [
 ]
 """Deaths on the way to a training gang."""
 CRASH = [
-    "fleet.close:before:1",
-    "fleet.close:after:1",
     "ledger.append:after:8",
     "fleet.launch:before:2",
     "fleet.launch:after:2",
@@ -82,10 +80,11 @@ def test_controller_that_dies_while_a_gang_is_replaced_is_succeeded(make, death)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_controller_that_dies_while_it_kills_a_frozen_rank_is_succeeded(make, when):
+@pytest.mark.parametrize("method", ["close", "kill"])
+def test_controller_that_dies_while_it_ends_a_frozen_rank_is_succeeded(make, method, when):
     world = make(total_steps=30, cascade_ms=600)
     with Sampler(world):
-        controller = world.control(die=f"fleet.kill:{when}:1")
+        controller = world.control(die=f"fleet.{method}:{when}:1")
         world.await_verified(10)
         os.kill(world.pid(1, 1), signal.SIGSTOP)
         world.kill(1, 0)
@@ -107,9 +106,27 @@ def test_controller_that_dies_while_it_quarantines_is_succeeded(make, when):
         world.kill(1, 0, 1)
         await_death(world, controller)
         assert world.control().wait() == "completed"
-    assert "manifest" in world.memory().notes[0][1] or world.run.mark(20, QUARANTINED_SUFFIX)
+    assert list(world.path.rglob(f"*{QUARANTINED_SUFFIX}"))
     assert world.run.steps(2)[0].step == 10
     assert world.surviving_steps() == list(range(30))
+    world.check_ledger()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_controller_that_dies_while_it_suspends_is_succeeded(make, when):
+    world = make(total_steps=200)
+    controller = world.control(die=f"publisher.publish_control:{when}:2")
+    world.await_step(1, 3)
+    world.ask("suspend", "suspend-1")
+    await_death(world, controller)
+    assert world.control().wait() == "suspended"
+    assert world.live_attempts() == []
+    saved = world.run.checkpoint_steps()[-1]
+    world.ask("stop", "stop-1")
+    assert world.control().wait() == "stopped"
+    assert world.attempts() == [1]
+    assert world.run.steps(1)[-1].step == saved - 1
+    assert world.memory().incidents == []
     world.check_ledger()
 
 

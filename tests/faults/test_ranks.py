@@ -2,12 +2,13 @@
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
 from contract.config import Checkpointing
 from contract.exits import Exit
-from contract.plan import MixtureStage
+from contract.plan import MixtureStage, Plan
 from contract.wire import STACKS_FILE, Restore, rank_dir
 from controller.adapters.system import Processes
 from tests.faults.harness import RANKS, Sampler
@@ -81,13 +82,7 @@ def test_crash_at_the_same_step_is_confirmed_once_and_halts_with_file_and_step(m
 
 def test_non_finite_loss_is_tried_once_from_a_verified_checkpoint_and_halts(make):
     world = make(total_steps=40)
-    peak = "1" + "0" * 37
-    knots = [(0, f"1/{peak}"), (14, f"1/{peak}"), (16, "1/1"), (39, "1/20")]
-    plan = world.run.plan
-    world.replan(
-        peaks=plan.peaks | {"learning_rate": {"matrix": peak, "other": peak}},
-        anneals=plan.anneals | {"learning_rate": knots},
-    )
+    world.replan(**explosive(world.run.plan))
     controller = world.control()
     assert controller.wait() == "halted"
     assert world.attempts() == [1, 2]
@@ -98,3 +93,13 @@ def test_non_finite_loss_is_tried_once_from_a_verified_checkpoint_and_halts(make
     assert launches == [Restore.NONE, Restore.VERIFIED]
     assert world.run.steps(2)[0].step == 10
     world.check_ledger()
+
+
+def explosive(plan: Plan) -> dict[str, Any]:
+    """Return changes to a plan of 40 steps: the learning rate becomes absurd at step 16."""
+    peak = "1" + "0" * 37
+    knots = [(0, f"1/{peak}"), (14, f"1/{peak}"), (16, "1/1"), (39, "1/20")]
+    return {
+        "peaks": plan.peaks | {"learning_rate": {"matrix": peak, "other": peak}},
+        "anneals": plan.anneals | {"learning_rate": knots},
+    }

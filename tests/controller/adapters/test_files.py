@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from contract.wire import IDENTITY_FILE
+from contract.wire import IDENTITY_FILE, Identity
 from controller.adapters import files
 from controller.adapters.files import (
     adopt_identity,
@@ -13,7 +13,6 @@ from controller.adapters.files import (
     read_or_none,
     stamp_of,
     write_atomically,
-    write_identity,
     write_once,
 )
 from controller.ports import Damaged, Refused, Unavailable
@@ -74,26 +73,31 @@ def test_numbered_directories_are_sorted_as_numbers(tmp_path):
     assert numbered(tmp_path / "none") == []
 
 
-def test_identity_is_written_once_and_survives_a_move(tmp_path):
-    home = tmp_path / "a"
-    home.mkdir()
-    written = write_identity(home, run_uid="u", name="a", wall_s=1.5)
-    with pytest.raises(Refused, match="belongs to a run already"):
-        write_identity(home, run_uid="v", name="a", wall_s=1.5)
-    moved = home.rename(tmp_path / "b")
-    assert check_identity(moved) == written
+@pytest.fixture
+def home(tmp_path):
+    """Return a directory that a run was launched in."""
+    path = tmp_path / "a"
+    path.mkdir()
+    identity = Identity(
+        run_uid="u", name="a", directory=str(path), inode=path.stat().st_ino, created_wall_s=1.5
+    )
+    (path / IDENTITY_FILE).write_text(identity.model_dump_json())
+    return path
 
 
-def test_copied_directory_is_refused_until_adopted(tmp_path):
-    home = tmp_path / "a"
-    home.mkdir()
-    write_identity(home, run_uid="u", name="a", wall_s=1.5)
-    copy = tmp_path / "b"
+def test_moved_directory_is_the_original(home):
+    moved = home.rename(home.with_name("b"))
+    assert check_identity(moved).run_uid == "u"
+
+
+def test_copied_directory_is_refused_until_adopted(home):
+    copy = home.with_name("b")
     shutil.copytree(home, copy)
     with pytest.raises(Refused, match=f"is a copy of run a, launched in {home}"):
         check_identity(copy)
     adopt_identity(copy)
-    assert check_identity(copy).run_uid == "u"
+    assert check_identity(copy).directory == str(copy)
+    assert check_identity(home).directory == str(home)
 
 
 def test_directory_without_or_with_a_damaged_identity_says_so(tmp_path):

@@ -92,10 +92,10 @@ def test_config_is_written_before_any_rank_starts(stage):
 def test_repeated_launch_keeps_the_coordinator_and_the_processes(stage):
     launched(stage)
     path = stage.run_dir / wire.attempt_dir(1) / local.COORDINATOR_FILE
-    before = (path.read_bytes(), [stage.fleet.process_of(1, rank) for rank in range(RANKS)])
+    before = (path.read_bytes(), [stage.claim(rank) for rank in range(RANKS)])
     stage.fleet = stage.take_over()
     launched(stage)
-    assert (path.read_bytes(), [stage.fleet.process_of(1, r) for r in range(RANKS)]) == before
+    assert (path.read_bytes(), [stage.claim(rank) for rank in range(RANKS)]) == before
 
 
 def test_coordinator_port_that_is_taken_is_passed_over():

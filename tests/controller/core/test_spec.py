@@ -57,6 +57,11 @@ def test_a_float_is_told_once_and_not_as_a_type_too():
     assert [problem.rule for problem in problems] == ["yaml.float"]
 
 
+def test_an_alias_is_told_once_and_not_as_a_missing_value_too():
+    text = GOOD.replace("keep: 3", "keep: *many").replace("everySteps: 10", "everySteps: &many 10")
+    assert [problem.rule for problem in problems_of(text)] == ["yaml.alias"]
+
+
 @pytest.mark.parametrize("text", ["", "- 1", "word", "spec: 3"])
 def test_what_is_no_run_file_is_refused(text):
     assert problems_of(text)

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -151,9 +152,17 @@ def test_ended_rank_is_shown_with_its_code_in_words():
     assert (rank["end"], rank["detail"], rank["alive"]) == ("137 KILLED", "gone", False)
 
 
+def test_every_key_is_documented():
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    records = [step_record(n, n) for n in range(3)]
+    status = build_status(memory(), snapshot(), measure(records, PLAN, 1e15))
+    for name in [*status, *status["figures"], *status["ranks"][0], *status["checkpoints"]]:
+        assert f"`{name}`" in page or name == "rank", name
+
+
 def test_figures_are_of_clean_steps_and_never_beyond_the_peak():
-    records = [step_record(n, n, step_s=2.0) for n in range(10)]
-    records.append(step_record(10, 10, step_s=60.0, tags=["save"]))
+    records = [step_record(n, n, step_s=60.0, tags=["save"]) for n in range(6)]
+    records += [step_record(n, n, step_s=2.0) for n in range(6, 9)]
     flops = PLAN.context_at(0).flops_per_token
     figures = measure(records, PLAN, 1024 * flops)
     assert figures.step_s == 2.0

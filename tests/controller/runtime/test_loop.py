@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from controller.core.actions import Decision
+from controller.core.actions import Decision, Rest
 from controller.core.memory import Memory
 from controller.core.readings import Instant
 from controller.ports import EpochLost, Unavailable
@@ -70,6 +70,10 @@ class Script:
         return answer
 
 
+def an_action() -> Rest:
+    return Rest(reason="", nonce="", state="stopped")
+
+
 def drive(
     script: Script, clock: Clock | None = None, after_pass=None
 ) -> tuple[Ending, Clock, Heart]:
@@ -89,6 +93,14 @@ def drive(
 )
 def test_loop_ends_when_the_run_rests(memory, ending):
     assert drive(Script(decision(), memory))[0] is ending
+
+
+def test_pass_that_acted_is_followed_by_another_before_the_loop_ends():
+    resting = Memory.model_construct(halted=None, rest="suspended")
+    script = Script(decision().model_copy(update={"actions": [an_action()]}), decision())
+    script.memory = resting
+    assert drive(script)[0] is Ending.SUSPENDED
+    assert script.answers == []
 
 
 def test_loop_beats_before_every_pass_and_shows_each_decision():

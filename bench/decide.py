@@ -1,0 +1,152 @@
+"""How long a decision takes at 4 and 864 ranks, and how fast simulated days pass."""
+
+import sys
+import time
+from statistics import quantiles
+
+from contract.wire import Phase
+from controller.core.decide import decide
+from controller.core.memory import Memory
+from controller.core.readings import Instant
+from controller.core.snapshot import (
+    CheckpointView,
+    ControlView,
+    GangView,
+    ProgressView,
+    RankEnd,
+    RankReading,
+    RankTelemetry,
+    RankView,
+    Snapshot,
+    StorageView,
+    StoreView,
+)
+from controller.runtime.reconcile import Reconciler
+from controller.simulate.campaign import DAY_MS, QUIET_WAKE_MS, live_quietly, new_random
+from controller.simulate.life import build_status
+from controller.simulate.scenario import sim_plan, sim_policy
+from controller.simulate.world import World
+
+RANKS = (4, 864)
+ROUNDS = 400
+WARM_ROUNDS = 20
+CHECKPOINTS = 65
+"""Permanent checkpoints of the run the design was made for."""
+QUIET_DAYS, QUIET_KILLS = 100, 100
+LATER_MS = 1_000_000
+
+
+def a_memory(ranks: int) -> Memory:
+    """Return the memory of a run whose first gang is up."""
+    world = World(policy=sim_policy(ranks=ranks), random=new_random(0))
+    plan, ports = sim_plan(), world.ports()
+    body = {"policy": world.policy.model_dump(mode="json"), "plan": plan.model_dump(mode="json")}
+    ports.ledger.append("run", body, ports.clock.now())
+    reconciler = Reconciler(ports, build_status)
+    reconciler.resume()
+    reconciler.pass_once()
+    return reconciler.memory
+
+
+def a_snapshot(memory: Memory, *, is_dying: bool) -> Snapshot:
+    """Return a gang that trains, or one that a rank's end takes down."""
+    ranks, sha = memory.policy.ranks, memory.plan.sha
+    assert memory.attempt is not None
+    launched = memory.attempt.launched_at
+    end = RankEnd(code=137, wall_ms=0, step=None, detail="")
+    views = [
+        RankView(
+            rank=rank,
+            claimed=True,
+            alive=not is_dying,
+            stopped=False,
+            has_stacks=False,
+            end=end if is_dying else None,
+        )
+        for rank in range(ranks)
+    ]
+    value = RankTelemetry(
+        attempt=1,
+        step=50,
+        phase=Phase.STEP,
+        progress_age_ms=100,
+        deadline_ms=120_000,
+        plan_sha=sha,
+        plan_pending=False,
+        control_refused=None,
+        checkpoint_failures=0,
+        commit_age_ms=0,
+    )
+    store = StoreView(
+        checkpoints=[
+            CheckpointView(
+                line="main",
+                step=step,
+                plan_sha=sha,
+                manifest_sha256="a" * 64,
+                verified=True,
+                quarantined=None,
+            )
+            for step in range(CHECKPOINTS)
+        ],
+        ever_complete=True,
+    )
+    return Snapshot(
+        now=Instant(
+            wall_ms=launched.wall_ms + LATER_MS,
+            mono_ms=launched.mono_ms + LATER_MS,
+            boot_id=launched.boot_id,
+        ),
+        epoch=1,
+        gang=GangView(attempt=1, closed=False, ranks=views, remains=[]),
+        telemetry=[RankReading(rank=rank, value=value) for rank in range(ranks)],
+        progress=ProgressView(
+            attempt=1,
+            completed_steps=50,
+            grown_age_ms=100,
+            highest_step=50,
+            replay_mismatch_step=None,
+        ),
+        store=store,
+        storage=StorageView(problem=None, free_bytes=10**12),
+        intents=[],
+        control=ControlView(epoch=1, seq=1, plan_sha=sha, drain=None),
+    )
+
+
+def time_decide(ranks: int, *, is_dying: bool) -> tuple[str, float, float]:
+    """Return the rule that answers, and p50 and p99 of decide() in milliseconds."""
+    memory = a_memory(ranks)
+    snapshot = a_snapshot(memory, is_dying=is_dying)
+    spent_ms: list[float] = []
+    for number in range(WARM_ROUNDS + ROUNDS):
+        begin_ns = time.perf_counter_ns()
+        decision = decide(snapshot, memory)
+        if number >= WARM_ROUNDS:
+            spent_ms.append((time.perf_counter_ns() - begin_ns) / 1e6)
+    percentiles = quantiles(spent_ms, n=100)
+    return decision.rule, percentiles[49], percentiles[98]
+
+
+def main() -> int:
+    """Print the figures with their conditions."""
+    for ranks in RANKS:
+        for is_dying in (False, True):
+            rule, p50_ms, p99_ms = time_decide(ranks, is_dying=is_dying)
+            print(
+                f"decide() at {ranks} ranks, {CHECKPOINTS} checkpoints, rule {rule}: "
+                f"p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms ({ROUNDS} calls, one core)"
+            )
+    begin_s = time.perf_counter()
+    life = live_quietly(QUIET_DAYS, kills=QUIET_KILLS)
+    days = life.world.agenda.now_ms / DAY_MS
+    spent_s = time.perf_counter() - begin_s
+    print(
+        f"simulation: {days / spent_s:.0f} days a second ({days:.0f} days, {QUIET_KILLS} killed "
+        f"ranks, {life.passes} passes, one each {QUIET_WAKE_MS // 60_000} min, one core)"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
