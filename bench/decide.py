@@ -77,20 +77,6 @@ def a_snapshot(memory: Memory, *, is_dying: bool) -> Snapshot:
         checkpoint_failures=0,
         commit_age_ms=0,
     )
-    store = StoreView(
-        checkpoints=[
-            CheckpointView(
-                line="main",
-                step=step,
-                plan_sha=sha,
-                manifest_sha256="a" * 64,
-                verified=True,
-                quarantined=None,
-            )
-            for step in range(CHECKPOINTS)
-        ],
-        ever_complete=True,
-    )
     return Snapshot(
         now=Instant(
             wall_ms=launched.wall_ms + LATER_MS,
@@ -107,11 +93,27 @@ def a_snapshot(memory: Memory, *, is_dying: bool) -> Snapshot:
             highest_step=50,
             replay_mismatch_step=None,
         ),
-        store=store,
+        store=a_store(sha),
         storage=StorageView(problem=None, free_bytes=10**12),
         intents=[],
         control=ControlView(epoch=1, seq=1, plan_sha=sha, drain=None),
     )
+
+
+def a_store(sha: str) -> StoreView:
+    """Return a store of verified checkpoints."""
+    checkpoints = [
+        CheckpointView(
+            line="main",
+            step=step,
+            plan_sha=sha,
+            manifest_sha256="a" * 64,
+            verified=True,
+            quarantined=None,
+        )
+        for step in range(CHECKPOINTS)
+    ]
+    return StoreView(checkpoints=checkpoints, ever_complete=True)
 
 
 def time_decide(ranks: int, *, is_dying: bool) -> tuple[str, float, float]:

@@ -115,6 +115,7 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._began_s: float | None = None
         self._newest: Save | None = None
+        self._forgettable: list[str] = []
         if seat.is_first:
             for reason in REASONS:
                 meter.add(metrics.CHECKPOINT_FAILURES, 0, reason=reason)
@@ -139,6 +140,11 @@ class Saver:
         Waits for the save before it. `advance` is called meanwhile: a save has its own deadline.
         """
         self.finish(advance)
+        if self._seat.is_first and self._newest is not None:
+            # All ranks took its outcome: they have begun the save after it, or are about to.
+            self._forgettable.append(self._newest.key())
+            if len(self._forgettable) > 1:
+                self._gang.store.forget(self._forgettable.pop(0))
         start_s = time.perf_counter()
         self._began_s = time.monotonic()
         save = self._prepare(state, moment)

@@ -126,8 +126,6 @@ class Helm:
         self.pending: list[Plan] | None = None
         self.accepted: ControlDocument | None = None
         """The newest document obeyed; its ledger head goes into manifests."""
-        self._clear_refusals()
-        meter.set(metrics.RANK_PLAN_PENDING, 0)
 
     @property
     def plan(self) -> Plan:

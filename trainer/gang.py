@@ -46,7 +46,7 @@ class Store(Protocol):
         ...
 
     def forget(self, key: str) -> None:
-        """Remove `key`."""
+        """Remove `key` and what is below it."""
         ...
 
 
@@ -75,9 +75,11 @@ class LocalStore:
             return self._values.get(key)
 
     def forget(self, key: str) -> None:
-        """Remove `key`."""
+        """Remove `key` and what is below it."""
         with self._changed:
-            self._values.pop(key, None)
+            gone = [k for k in self._values if k == key or k.startswith(f"{key}/")]
+            for name in gone:
+                del self._values[name]
 
 
 class Client(Protocol):
@@ -122,7 +124,7 @@ class ServiceStore:
             raise GangError(f"cannot ask the gang for {key}: {first_line(error)}") from error
 
     def forget(self, key: str) -> None:
-        """Remove `key`; raises GangError."""
+        """Remove `key` and what is below it; raises GangError."""
         try:
             self._client.key_value_delete(key)
         except jax.errors.JaxRuntimeError as error:

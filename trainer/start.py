@@ -82,7 +82,6 @@ class Rank:
 def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
     """Return the rank at its first step, compiled; raises End or GangError."""
     seat, config, clock = post.seat, post.config, post.clock
-    deadlines_s = config.limits.deadlines_s
     code = hash_code()
     sources = Sources(seat.run_dir, config)
     sources.verify()
@@ -94,17 +93,17 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
     _configure_jax(seat, config)
     gang = join(
         seat,
-        timeout_s=deadlines_s[Phase.RENDEZVOUS],
+        timeout_s=get_patience_s(config, Phase.RENDEZVOUS),
         heartbeat_s=config.limits.heartbeat_s,
     )
-    _require_one_plan(gang, chain, deadlines_s[Phase.RENDEZVOUS])
+    _require_one_plan(gang, chain, get_patience_s(config, Phase.RENDEZVOUS))
     _require_devices(config)
 
     clock.enter(Phase.RESTORE)
     run = _make_step(config, chain[-1])
     if seat.is_first:
         CheckpointStore(seat.run_dir, seat.attempt).remove_stale_work(chain[-1].lineage)
-    restorer = Restorer(seat, gang, chain, deadlines_s[Phase.RESTORE])
+    restorer = Restorer(seat, gang, chain, get_patience_s(config, Phase.RESTORE))
     restored = restorer.restore(run.abstract_state(), clock.advance)
     step = restored.manifest.step if restored else 0
 
@@ -113,9 +112,10 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
         prepared = _prepare(run, chain[-1], step)
         _publish_facts(post, gang, chain[-1], code)
         # Gloo's first collective waits 30 s for its peers, whatever they still compile.
-        gang.meet("compiled", deadlines_s[Phase.COMPILE])
+        patience_s = get_patience_s(config, Phase.COMPILE)
+        gang.meet("compiled", patience_s)
         state = restored.state if restored else run.init(chain[-1].seed)
-        gang.meet("placed", deadlines_s[Phase.COMPILE])
+        gang.meet("placed", patience_s)
         # Compiles the digest before the first save has to wait for it.
         state_digests(state)
 
@@ -137,6 +137,14 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
         prepared=prepared,
         tags={"first"},
     )
+
+
+def get_patience_s(config: TrainerConfig, phase: Phase) -> float:
+    """Return how long to wait for peers in `phase`: longer than the watchdog lets it last.
+
+    So a rank whose peer is silent ends with its stacks on disk, as one that was stalled.
+    """
+    return 2.0 * config.limits.deadlines_s[phase]
 
 
 def _wait_for_chain(seat: Seat, config: TrainerConfig, clock: PhaseClock) -> list[Plan]:
@@ -221,18 +229,16 @@ def _prepare(run: Step, plan: Plan, step: int) -> set[int]:
 def _publish_facts(post: Post, gang: Gang, plan: Plan, code: str) -> None:
     seat, config, meter = post.seat, post.config, post.meter
     declared = config.peak_flops_per_device
-    gang.meet("measure", config.limits.deadlines_s[Phase.COMPILE])
+    timeout_s = get_patience_s(config, Phase.COMPILE)
     if declared is not None:
         peak, origin = float(declared * config.mesh.devices), "declared"
     else:
-        timeout_s = config.limits.deadlines_s[Phase.COMPILE]
+        gang.meet("measure", timeout_s)
         rates = gang.gather("peak", f"{measure_matrix_flops():.0f}", timeout_s)
         peak, origin = float(sum(map(int, rates))), "measured"
     publish_plan(post, plan, code)
     if seat.is_first:
         meter.set(metrics.PEAK_FLOPS, peak, origin=origin)
-        for metric in (metrics.FLOPS, metrics.ASSIGNMENTS):
-            meter.add(metric, 0)
 
 
 def publish_plan(post: Post, plan: Plan, code: str) -> None:

@@ -133,11 +133,11 @@ class Step:
         shapes = jax.eval_shape(self._draw_state, jax.ShapeDtypeStruct((), jnp.uint32))
         self._shardings = jax.tree_util.tree_map_with_path(self._sharding_of, shapes)
         self._shapes = jax.tree.map(_with_sharding, shapes, self._shardings)
+        self._init = jax.jit(self._draw_state, out_shardings=self._shardings)
 
     def init(self, seed: int) -> TrainState:
         """Return the state of step 0, made where it lies."""
-        draw = jax.jit(self._draw_state, out_shardings=self._shardings)
-        return draw(np.uint32(seed))
+        return self._init(np.uint32(seed))
 
     def abstract_state(self) -> TrainState:
         """Return the state's shapes, types and shardings: what a restore needs."""

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from contract import metrics
 from contract.metrics import Metric, Sample, render_exposition
-from contract.wire import ENDPOINT_FILE, RANK_PHASES, Endpoint
+from contract.wire import ENDPOINT_FILE, RANK_PHASES, ControlRefusal, Endpoint
 from trainer.phases import PhaseClock
+from trainer.seat import Seat
 
 HOST = "127.0.0.1"
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -96,6 +97,20 @@ def watch_clock(meter: Meter, clock: PhaseClock, *, is_first: bool) -> None:
     meter.watch(read)
     if is_first:
         meter.watch(read_seconds)
+
+
+def begin_series(meter: Meter, seat: Seat) -> None:
+    """Serve what is known before the first step: whose page it is, and counters at 0."""
+    labels = {"run_uid": seat.run_uid, "attempt": str(seat.attempt), "rank": str(seat.rank)}
+    meter.set(metrics.RANK_IDENTITY, 1, plan_sha=seat.plan_sha, **labels)
+    meter.set(metrics.RANK_PLAN_PENDING, 0)
+    for refusal in ControlRefusal:
+        meter.set(metrics.RANK_CONTROL_REFUSED, 0, reason=refusal)
+    if seat.is_first:
+        for metric in (metrics.FLOPS, metrics.ASSIGNMENTS):
+            meter.add(metric, 0)
+        for replay in ("false", "true"):
+            meter.add(metrics.TOKENS, 0, replay=replay)
 
 
 def read_resident_bytes() -> int:

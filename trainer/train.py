@@ -26,13 +26,11 @@ from trainer.mesh import local_rows, place_batch
 from trainer.phases import PhaseClock
 from trainer.report import Report, Timing, read_outputs
 from trainer.seat import SeatError, read_config, read_seat
-from trainer.start import Post, Rank, get_ready, publish_plan
+from trainer.start import Post, Rank, get_patience_s, get_ready, publish_plan
 from trainer.step import make_scheduled
 from trainer.store import list_places
-from trainer.telemetry import Meter, publish_endpoint, serve, watch_clock
+from trainer.telemetry import Meter, begin_series, publish_endpoint, serve, watch_clock
 from trainer.watchdog import Watchdog
-
-LOG = logging.getLogger(__name__)
 
 LAST_SAVE_TRIES = 3
 LAST_SAVE_PAUSE_S = 3.0
@@ -110,10 +108,10 @@ def prepare(rank: Rank, sequences: int, length: int) -> None:
     if length in rank.prepared:
         return
     rank.prepared.add(length)
-    deadlines_s = rank.post.config.limits.deadlines_s
+    patience_s = get_patience_s(rank.post.config, Phase.COMPILE)
     with rank.post.clock.during(Phase.COMPILE), storing_programs():
         rank.run.prepare(sequences, length)
-        rank.gang.meet(f"compiled-{length}", deadlines_s[Phase.COMPILE])
+        rank.gang.meet(f"compiled-{length}", patience_s)
     rank.tags.add("compile")
 
 
@@ -214,6 +212,18 @@ class Bell:
         self.rang = True
 
 
+def set_up_logging() -> None:
+    """Log our own course to stderr, and of the libraries what is at least a warning."""
+    # By force: importing orbax has installed a handler already.
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.WARNING,
+        format="%(asctime)s %(levelname)s %(message)s",
+        force=True,
+    )
+    logging.getLogger("trainer").setLevel(logging.INFO)
+
+
 def man_post() -> Post:
     """Return the rank's post, watched and serving; leaves with 2 when it is not told enough."""
     rank_dir = None
@@ -227,6 +237,7 @@ def man_post() -> Post:
     limits, meter = config.limits, Meter()
     clock = PhaseClock(rank_dir / PHASES_FILE, limits.deadlines_s, limits.step_factor)
     watch_clock(meter, clock, is_first=seat.is_first)
+    begin_series(meter, seat)
     publish_endpoint(rank_dir, serve(meter))
     watchdog = Watchdog(clock, rank_dir)
     watchdog.start()
@@ -236,10 +247,7 @@ def man_post() -> Post:
 
 def main() -> NoReturn:
     """Run one rank to its end; leaves by os._exit in every case."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
-    logging.getLogger("absl").setLevel(logging.WARNING)
+    set_up_logging()
     bell = Bell()
     post = man_post()
     rank = None

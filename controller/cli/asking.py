@@ -29,6 +29,8 @@ def ask(runs_dir: Path, name: str, wish: Wish) -> int:
         PortError: no such run, a copy, or its ledger is damaged.
         Refused: the wish cannot be met; nothing was written.
     """
+    if wish.adopt_copy:
+        deps.adopt_copy(runs_dir, name)
     run = deps.find_run(runs_dir, name)
     memory = deps.read_memory(run)
     if (answer := _answer_at_once(run, memory, wish)) is not None:
@@ -113,12 +115,14 @@ def _goal(run: LaunchedRun, wish: Wish, intent: OwnerIntent | None) -> Callable[
         if view.status is None:
             return False
         if wish.verb != "resume":
-            # A drain may find the run at its horizon, or halted.
-            return view.is_at_rest and view.state != OPPOSITE.get(wish.verb)
+            # A drain may find the run at its horizon, or halted. The controller ends last: it
+            # still writes the summary.
+            is_over = view.is_at_rest and not view.controller.is_alive
+            return is_over and view.state != OPPOSITE.get(wish.verb)
+        if (refusal := _refusal(view, asked_ms)) is not None:
+            raise Refused(refusal)
         is_fresh = int(str(view.status["at"])) >= asked_ms
-        is_moved = (
-            wish.from_step is None or _line(view) != line_before or _is_refused(view, asked_ms)
-        )
+        is_moved = wish.from_step is None or _line(view) != line_before
         return is_fresh and is_moved and view.state in UNDER_WAY
 
     return is_met
@@ -133,11 +137,12 @@ def _line(view: View) -> object:
     return members_of(view.status or {}, "plan").get("line")
 
 
-def _is_refused(view: View, asked_ms: int) -> bool:
-    notes = list_of(view.status or {}, "notes")
-    return any(
-        note["subject"] == "resume_from" and int(str(note["at"])) >= asked_ms for note in notes
-    )
+def _refusal(view: View, asked_ms: int) -> str | None:
+    """Return why the controller refused the new line, None when it did not."""
+    for note in list_of(view.status or {}, "notes"):
+        if note["subject"] == "resume_from" and int(str(note["at"])) >= asked_ms:
+            return str(note["text"])
+    return None
 
 
 def _wait(directory: Path, is_met: Callable[[View], bool]) -> int:

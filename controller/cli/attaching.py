@@ -94,7 +94,7 @@ def _news(view: View) -> Iterator[str]:
         yield f"{clock(incident['at'])} {describe_incident(incident)}: {incident['evidence']}"
     for note in list_of(status, "notes"):
         yield f"{clock(note['at'])} {note['subject']}: {note['text']}"
-    if status:
+    if status and members_of(status, "last_decision").get("rule") != "notes":
         yield describe_decision(status)
 
 

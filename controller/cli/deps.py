@@ -70,6 +70,13 @@ def find_run(runs_dir: Path, name: str) -> "LaunchedRun":
     return rundir.load_run(rundir.find_run(runs_dir, name))
 
 
+def adopt_copy(runs_dir: Path, name: str) -> None:
+    """Make a copied directory the run; raises PortError."""
+    from controller.adapters import files, rundir
+
+    files.adopt_identity(rundir.find_run(runs_dir, name))
+
+
 def accept_run_file(run: "LaunchedRun", given: "GivenFile") -> "LaunchedRun":
     """Replace the accepted run file."""
     from controller.adapters import rundir

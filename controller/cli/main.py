@@ -78,11 +78,15 @@ def resume(
         int | None,
         typer.Option("--from", min=0, help="Open a new line at the checkpoint of this step."),
     ] = None,
+    adopt_copy: Annotated[
+        bool,
+        typer.Option("--adopt-copy", help="This copied directory is the run from now on."),
+    ] = False,
     no_wait: NoWait = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Go on with a run that is suspended, stopped, halted or unsteered."""
-    leave(deps.ask(runs_dir, name, Wish("resume", from_step, wait=not no_wait)))
+    leave(deps.ask(runs_dir, name, Wish("resume", from_step, not no_wait, adopt_copy)))
 
 
 @app.command()

@@ -23,6 +23,8 @@ class Wish:
     verb: Literal["suspend", "resume", "stop"]
     from_step: int | None = None
     wait: bool = True
+    adopt_copy: bool = False
+    """This directory, a copy, is the run from now on."""
 
 
 @dataclass(frozen=True)

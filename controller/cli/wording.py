@@ -112,7 +112,11 @@ def describe_incident(incident: Members) -> str:
 def describe_decision(status: Members) -> str:
     """Return the newest decision in words, with its time."""
     decision = members_of(status, "last_decision")
-    return f"{clock(decision.get('at'))} {decision['reason']}" if decision else ""
+    if not decision:
+        return ""
+    # A note that is taken back has no words but its subject.
+    verb = "noted: " if decision.get("rule") == "notes" else ""
+    return f"{clock(decision.get('at'))} {verb}{decision['reason']}"
 
 
 def _describe_controller(view: View) -> str:

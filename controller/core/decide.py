@@ -81,7 +81,8 @@ NOTES = "notes"
 """Named as the rule where notes are all there is to record."""
 
 PACE_MS = 1_000
-MAX_PACE_MS = 60_000
+MAX_PACE_MS = 300_000
+"""Each try is a record of a few kB, and on a full disk the ledger has a reserve of 256 KiB."""
 
 
 def pace_ms(tries: int) -> int:

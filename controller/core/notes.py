@@ -10,6 +10,11 @@ from controller.core.snapshot import ControlView, RankTelemetry, Snapshot
 
 CLOCK_JUMP_MS = 60_000
 
+MIN_LINGER_MS = 60_000
+"""What comes and goes each second is told twice a minute at most."""
+LINGER_MS = {"control": 600_000, "clock": 86_400_000}
+"""These are over in a moment, and people should still hear of them."""
+
 KEEP = "\0"
 """Said by a note's function that cannot tell: what was noted stays."""
 
@@ -22,10 +27,13 @@ def new_notes(snapshot: Snapshot, memory: Memory) -> list[Note]:
 
 
 def _changes(snapshot: Snapshot, memory: Memory) -> Iterator[Note]:
-    noted = {subject: text for subject, text, _ in memory.notes}
+    noted = {subject: (text, at) for subject, text, at in memory.notes}
     for subject, say in SUBJECTS.items():
         text = say(snapshot, memory)
-        if text not in (KEEP, noted.get(subject, "")):
+        told, at = noted.get(subject, ("", snapshot.now))
+        if text in (KEEP, told):
+            continue
+        if text or has_passed(at, LINGER_MS.get(subject, MIN_LINGER_MS), snapshot.now):
             yield Note(reason=text, nonce=str(memory.seq), subject=subject)
 
 
@@ -35,7 +43,7 @@ def say_clock(snapshot: Snapshot, memory: Memory) -> str:
         return KEEP
     change = offset_change_ms(memory.clock_ref, snapshot.now)
     if isinstance(change, Unknown) or abs(change) <= CLOCK_JUMP_MS:
-        return KEEP
+        return ""
     return f"the wall clock jumped by {change // 1000:+d} s against the monotonic clock"
 
 

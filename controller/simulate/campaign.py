@@ -107,11 +107,11 @@ def campaign(seed: int, count: int) -> Tally:
 
 
 QUIET_PACE = Pace(step_ms=20_000, save_every=100)
-QUIET_WAKE_MS = 1_800_000
+QUIET_WAKE_MS = 3_600_000
 
 
 def live_quietly(days: int, *, kills: int) -> Life:
-    """Return a life of `days` at 20 s a step with `kills` killed ranks, looked at twice an hour."""
+    """Return a life of `days` at 20 s a step with `kills` killed ranks, looked at each hour."""
     steps = days * DAY_MS // QUIET_PACE.step_ms
     random = new_random(days)
     policy = sim_policy(wake_ms=QUIET_WAKE_MS)

@@ -63,6 +63,10 @@ def test_owner_suspends_changes_resumes_forks_and_finishes(ctl):
     assert config["checkpointing"]["keep"] == 5
     assert "stopped" in ctl("stop", "probe")
     assert "must be the step of a checkpoint" in ctl("resume", "probe", "--from", "7", code=2)
+    mark = ctl.run_dir / "checkpoints" / "main" / "30.quarantined.json"
+    mark.write_text("damaged")
+    assert "quarantined" in ctl("resume", "probe", "--from", "30", code=2)
+    mark.unlink()
     assert "main-2" not in ctl("log", "probe")
 
     ctl.environment["MINIMAL_STEP_S"] = "0.02"
@@ -122,6 +126,9 @@ def test_copy_of_a_run_is_refused_and_damage_is_found(ctl):
     for words in (["launch", "run.yaml"], ["resume", "probe"], ["stop", "probe"]):
         told = ctl(*words, "--runs-dir", "elsewhere", code=2)
         assert "is a copy of run probe" in told
+    elsewhere = ("--runs-dir", "elsewhere")
+    assert "is finished" in ctl("resume", "probe", "--adopt-copy", *elsewhere)
+    assert "is finished" in ctl("launch", "run.yaml", *elsewhere)
     segment = max((ctl.run_dir / "ledger").glob("*.jsonl"))
     data = segment.read_bytes()
     segment.write_bytes(data.replace(b"start attempt 1", b"start attempt 2", 1))

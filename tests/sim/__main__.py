@@ -26,7 +26,7 @@ def main() -> int:
     spent_s = time.perf_counter() - begin_s
     lines.append(
         f"{days / spent_s:.0f} simulated days a second with {QUIET_KILLS} killed ranks in "
-        f"{days:.0f} days and a pass each half hour"
+        f"{days:.0f} days and a pass each hour"
     )
     sys.stdout.write("\n".join(lines) + "\n")
     return 1 if tally.failed else 0

@@ -167,6 +167,36 @@ def wait_for_ever(_: Snapshot, memory: Memory) -> Answer | None:
 NEVER_AGAIN = swap("wait_delay", wait_for_ever)
 
 
+# Counts attempts backwards.
+
+
+@rule("gang", "store", "storage")
+def launch_lower(snapshot: Snapshot, memory: Memory) -> Answer | None:
+    answer = launching.launch.ask(snapshot, memory)
+    if answer is None or memory.attempt is None:
+        return answer
+    actions = [
+        one.model_copy(update={"attempt": 0}) if isinstance(one, LaunchGang) else one
+        for one in answer.actions
+    ]
+    return replace(answer, actions=actions)
+
+
+COUNTS_BACK = swap("launch", launch_lower)
+
+
+def moody_rules() -> tuple[Rule, ...]:
+    """Return rules of which one rests on more than it is given."""
+    moods = iter(range(10**6))
+
+    @rule("gang", "store", "storage")
+    def launch_by_mood(snapshot: Snapshot, memory: Memory) -> Answer | None:
+        answer = launching.launch.ask(snapshot, memory)
+        return answer and replace(answer, reason=f"mood {next(moods)}")
+
+    return swap("launch", launch_by_mood)
+
+
 @dataclass
 class SilentLedger:
     """A ledger that does not keep what is decided: acts come without an intent."""

@@ -33,4 +33,4 @@ def test_a_quiet_month_completes_with_one_attempt_per_killed_rank():
     assert life.is_completed
     assert not life.world.violations
     assert 1 < len(life.world.gangs) <= 11
-    assert life.passes < 30 * 48 * 2
+    assert life.passes < 30 * 24 * 2

@@ -1,3 +1,5 @@
+import os
+
 import jax
 import pytest
 
@@ -7,6 +9,23 @@ from contract.model import Execution, shape_of
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+
+def start_backend():
+    """Start XLA with cheap compilation: these tests compile much and compute little.
+
+    The flag is read once, at the start; processes that tests spawn shall not inherit it.
+    """
+    flags = os.environ.get("XLA_FLAGS")
+    os.environ["XLA_FLAGS"] = f"{flags or ''} --xla_backend_optimization_level=0"
+    jax.devices()
+    if flags is None:
+        del os.environ["XLA_FLAGS"]
+    else:
+        os.environ["XLA_FLAGS"] = flags
+
+
+start_backend()
 
 SMALL = {
     "vocabulary": 32,

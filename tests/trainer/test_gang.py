@@ -50,10 +50,11 @@ def test_store_value_put_twice_is_the_second(store):
     assert store.wait("a/1", 1) == "uno"
 
 
-def test_store_key_forgotten_is_not_there(store):
-    store.put("a/1", "one")
+def test_store_key_forgotten_goes_with_all_below_it(store):
+    for key in ("a/1", "a/1/x", "a/12"):
+        store.put(key, "one")
     store.forget("a/1")
-    assert store.entries("a") == {}
+    assert set(store.entries("a")) == {"a/12"}
     assert store.wait("a/1", 0.01) is None
 
 

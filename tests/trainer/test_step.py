@@ -56,8 +56,7 @@ def test_step_learns_the_batch_it_sees(step):
     assert step.evaluate(state, *batch) < losses[-1] + 0.05
 
 
-def test_step_traces_once_for_each_context_length(small_shape):
-    step = make_step(small_shape, Execution(), make_mesh(4))
+def test_step_traces_once_for_each_context_length(step):
     step.prepare(SEQUENCES, LENGTH)
     state = step.init(0)
     for number in range(3):

@@ -9,11 +9,10 @@ from contract.metrics import REQUIRED_OF_EVERY_RANK, REQUIRED_OF_RANK_0, Sample
 from contract.wire import ENDPOINT_FILE, Endpoint, Phase
 from tests.trainer.builders import a_config, a_plan, a_seat, some_gang
 from trainer.checkpoint import Saver
-from trainer.control import Helm
 from trainer.phases import PhaseClock
 from trainer.report import Report, Reporter, Timing
 from trainer.start import Post, publish_plan
-from trainer.telemetry import Meter, publish_endpoint, serve, watch_clock
+from trainer.telemetry import Meter, begin_series, publish_endpoint, serve, watch_clock
 
 
 def scrape(port: int) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
@@ -79,7 +78,7 @@ def test_meter_counts_seconds_of_being_watched():
 
 def test_page_serves_what_the_contract_requires_of_rank_0(post, tmp_path):
     plan = a_plan(post.config)
-    Helm(post.seat, some_gang(1)[0], [plan], post.meter, lambda: False)
+    begin_series(post.meter, post.seat)
     Saver(post.seat, post.config, some_gang(1)[0], post.meter, "code")
     publish_plan(post, plan, "code")
     post.meter.set(metrics.PEAK_FLOPS, 1, origin="declared")

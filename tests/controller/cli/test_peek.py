@@ -5,7 +5,7 @@ import os
 import pytest
 
 from contract import wire
-from controller.cli import peek
+from controller.cli import deps, peek
 from controller.cli.codes import Code
 from controller.cli.looking import code_of, show_status
 from controller.cli.wording import describe, describe_line
@@ -123,3 +123,16 @@ def test_forms_print_the_same_run(run_dir, capsys, form):
     if form == "json":
         assert json.loads(out)["controller"]["alive"] is False
     assert "12" in out
+
+
+def test_watching_a_run_that_nobody_steers_ends_at_once(run_dir, capsys):
+    assert show_status(run_dir.parent, "probe", watch=True, form="table") == Code.BLIND
+    assert "step 12 of 50" in capsys.readouterr().out
+
+
+def test_doctor_names_what_it_looked_at_and_runs_that_nobody_steers(run_dir, capsys):
+    assert deps.examine(run_dir.parent) == Code.FAILED
+    shown = capsys.readouterr().out
+    assert "flock" in shown
+    assert "LACKS  run probe" in shown
+    assert "ctl resume probe" in shown

@@ -1,5 +1,6 @@
 """What people are told: once, in words, and until it is over."""
 
+from controller.core.notes import LINGER_MS, MIN_LINGER_MS
 from controller.core.snapshot import ControlView, StorageView
 from tests.builders import a_checkpoint, a_run
 
@@ -19,6 +20,13 @@ def test_wall_clock_jump_is_told_once_with_its_size_and_moves_no_deadline():
     assert run.decide().rule == "watch"
     run.after(1_000, wall_jump_ms=-7_200_000)
     assert "by -7200 s" in noted(run)["clock"]
+
+
+def test_jump_is_told_for_a_day():
+    run = a_run().launched().after(1_000, wall_jump_ms=3_600_000)
+    noted(run)
+    assert "clock" in noted(run.after(LINGER_MS["clock"] - 1))
+    assert "clock" not in noted(run.after(1))
 
 
 def test_small_corrections_of_the_clock_are_not_told():
@@ -41,8 +49,9 @@ def test_notes_ride_along_with_other_decisions():
 def test_refused_control_document_is_told_and_taken_back():
     run = a_run().launched().with_telemetry(0, 1, 2, 3, control_refused="plan_chain")
     assert noted(run)["control"] == "ranks refuse the control document: plan_chain"
-    run.with_telemetry(0, 1, 2, 3)
-    assert "control" not in noted(run)
+    run.with_telemetry(0, 1, 2, 3).after(LINGER_MS["control"] - 1)
+    assert "control" in noted(run)
+    assert "control" not in noted(run.after(1))
 
 
 def test_replaced_control_document_is_told():
@@ -56,14 +65,16 @@ def test_silence_of_all_ranks_is_told_after_the_start():
     assert noted(run) == {}
     run.after(run.policy.start_ms)
     assert "no rank answers" in noted(run)["telemetry"]
-    assert "telemetry" not in noted(run.with_telemetry(3))
+    run.with_telemetry(3)
+    assert "telemetry" in noted(run.after(MIN_LINGER_MS - 1))
+    assert "telemetry" not in noted(run.after(1))
 
 
 def test_storage_problem_is_told_until_it_is_over():
     run = a_run().launched().with_telemetry(0)
     run.seeing(storage=StorageView(problem="no space left", free_bytes=0))
     assert "no space left" in noted(run)["storage"]
-    run.seeing(storage=StorageView(problem=None, free_bytes=1))
+    run.seeing(storage=StorageView(problem=None, free_bytes=1)).after(MIN_LINGER_MS)
     assert noted(run) == {}
 
 
