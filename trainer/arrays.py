@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 
 from contract.checkpoint import ArrayDigest
 from trainer.integrity import Digest, add_digests, digest_numpy
@@ -135,7 +136,7 @@ def compare_digests(
     shares = list(shares)
     for array in expected:
         parts = [share[array.path] for share in shares if array.path in share]
-        total = add_digests(tuple(part) for part in parts)
+        total = add_digests((part[0], part[1]) for part in parts)
         if not parts or total != (array.s0, array.s1):
             return array.path
     return None
@@ -156,7 +157,7 @@ def _read_by_orbax(
     request = ocp.args.PyTreeRestore(
         item=_as_orbax_tree(named), restore_args=_as_orbax_tree(arguments), partial_restore=True
     )
-    found = handler.restore(folder, args=request)
+    found = handler.restore(epath.Path(folder), args=request)
     return {_from_orbax_name(name): value for name, value in found.items()}
 
 

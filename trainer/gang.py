@@ -210,7 +210,9 @@ def join(seat: Seat, *, timeout_s: float, heartbeat_s: float) -> Gang:
         )
     except jax.errors.JaxRuntimeError as error:
         raise GangError(f"rendezvous at {seat.coordinator}: {first_line(error)}") from error
-    return Gang(seat.rank, seat.ranks, ServiceStore(distributed.global_state.client))
+    client = distributed.global_state.client
+    assert client is not None, "initialize made it"
+    return Gang(seat.rank, seat.ranks, ServiceStore(client))
 
 
 def first_line(error: BaseException) -> str:

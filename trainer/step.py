@@ -147,6 +147,10 @@ class Step:
         """Compile the step for a global batch of that shape, if it is not yet compiled."""
         self._executable("train", (sequences, length))
 
+    def lower(self, sequences: int, length: int) -> jax.stages.Lowered:
+        """Trace and lower the step without compiling it; needs no memory, whatever the shape."""
+        return self._lower_train((sequences, length))
+
     def prepare_evaluation(self, sequences: int, length: int) -> None:
         """Compile the evaluation for a global batch of that shape, if it is not yet compiled."""
         self._executable("evaluate", (sequences, length))

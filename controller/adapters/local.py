@@ -191,17 +191,22 @@ class LocalFleet:
     def _remains_of(self, attempt: int) -> list[RankRef]:
         if attempt in self._gone:
             return []
-        directory = self._attempt(attempt)
-        ranks = [int(path.name.partition("-")[2]) for path in directory.glob("rank-*")]
         alive = [
             RankRef(attempt=attempt, rank=rank)
-            for rank in sorted(ranks)
-            if is_locked(directory / f"rank-{rank}" / wire.RANK_LOCK_FILE)
+            for rank in range(self._order.ranks)
+            if is_locked(self._rank(attempt, rank) / wire.RANK_LOCK_FILE)
         ]
-        # Once closed and silent it stays so; looking again would cost more with each attempt.
-        if self._is_closed(attempt) and not alive:
+        # Silent and unable to start again, so it stays; looking would cost more each attempt.
+        if not alive and (self._is_closed(attempt) or self._is_used_up(attempt)):
             self._gone.add(attempt)
         return alive
+
+    def _is_used_up(self, attempt: int) -> bool:
+        """Return whether every rank was started once: a claim is never given twice."""
+        return all(
+            (self._rank(attempt, rank) / wire.CLAIM_FILE).exists()
+            for rank in range(self._order.ranks)
+        )
 
     def _is_closed(self, attempt: int) -> bool:
         return (self._attempt(attempt) / wire.CLOSED_FILE).exists()

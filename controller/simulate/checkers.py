@@ -52,6 +52,8 @@ class Checkers:
     seen_records: int = 0
     seen_acts: int = 0
     epoch: int = 0
+    acted: int = 0
+    """Epoch of the newest act."""
     attempt: int = 0
     prev_hash: str = "0" * 64
     intended: set[tuple[str, int, str]] = field(default_factory=set[tuple[str, int, str]])
@@ -177,6 +179,8 @@ class Checkers:
 
     def _check_acts(self) -> None:
         for act in self.world.acts[self.seen_acts :]:
+            self._demand(act.epoch >= self.acted, f"a former controller did {act.verb}")
+            self.acted = act.epoch
             mark = (act.verb, act.attempt, act.subject)
             if act.verb == "quarantine_checkpoint":
                 mark = (act.verb, 0, act.subject)

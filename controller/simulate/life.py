@@ -75,20 +75,22 @@ class Life:
 
     def tick(self) -> None:
         """Let the controller pass once, check, and let the world go on until it wakes."""
-        wake_ms = RESTART_MS
+        wake_ms, steering = RESTART_MS, self.reconciler
         try:
             if self.reconciler is None:
                 self.reconciler = self.start_controller()
             if self.late:
                 self.late = False
                 self.wake_former()
-            wake_ms = self.reconciler.pass_once().wake_in_ms
+            steering = self.reconciler
+            wake_ms = steering.pass_once().wake_in_ms
             self.passes += 1
         except ControllerKilled:
             self.deaths += 1
             self.reconciler = None
         except EpochLost:
-            self.reconciler = None
+            if self.reconciler is steering:
+                self.reconciler = None
         except Unavailable:
             wake_ms = self.world.policy.wake_ms
         if self.is_checked:
@@ -110,6 +112,11 @@ class Life:
             late.pass_once()
         if len(self.world.acts) > acts or len(self.world.book.records) > records:
             self.world.violate("a former controller acted")
+
+    def usurp(self) -> None:
+        """Let another controller take over and pass once, whatever the present one is at."""
+        self.reconciler = self.start_controller()
+        self.reconciler.pass_once()
 
     # The owner.
 

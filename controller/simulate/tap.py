@@ -46,17 +46,22 @@ def tap(ports: Ports, hook: Hook) -> Ports:
 
 @dataclass
 class Killer:
-    """Kills the controller at one moment of its life: before or after its n-th port call."""
+    """Strikes at one moment of a controller's life: before or after its n-th port call."""
 
     at: tuple[int, str] | None = None
+    deed: Callable[[], None] | None = None
+    """What happens then; None: the controller is killed."""
     calls: int = 0
     names: list[str] = field(default_factory=list[str])
 
     def __call__(self, side: str, name: str) -> None:
-        """Count the call; raise at the chosen one."""
+        """Count the call; strike at the chosen one."""
         if side == "before":
             self.calls += 1
             self.names.append(name)
-        if self.at == (self.calls, side):
-            self.at = None
+        if self.at != (self.calls, side):
+            return
+        self.at = None
+        if self.deed is None:
             raise ControllerKilled(f"{side} call {self.calls} ({name})")
+        self.deed()

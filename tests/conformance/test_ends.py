@@ -26,7 +26,7 @@ CASCADE = {94, 134}
 """A rank that lost its peer says so, or its runtime aborts."""
 
 
-@every_trainer
+@quick_trainer
 def test_drain_saves_the_agreed_step_and_ends_40(kind, make_run, launch):
     run = make_run(kind, total_steps=FAR)
     gang = launch(run)
@@ -36,9 +36,7 @@ def test_drain_saves_the_agreed_step_and_ends_40(kind, make_run, launch):
     saved = run.checkpoint_steps()[-1]
     assert saved == run.steps()[-1].step + 1
     assert run.mark(saved).exists()
-    for rank in range(2):
-        assert gang.phases(rank)[-1].phase is Phase.DRAIN
-        assert gang.detail(rank).step == saved
+    assert all(gang.phases(rank)[-1].phase is Phase.DRAIN for rank in range(2))
 
 
 @quick_trainer
@@ -76,7 +74,7 @@ def test_drained_gang_goes_on_where_it_left(kind, make_run, launch):
     assert steps == list(range(30))
 
 
-@every_trainer
+@quick_trainer
 def test_lost_peer_ends_the_others_at_once(kind, make_run, launch):
     run = make_run(kind, total_steps=FAR)
     gang = launch(run)
@@ -247,7 +245,7 @@ def test_plan_whose_parent_is_missing_ends_84(kind, make_run, launch):
     assert gang.await_end() == [84, 84], gang.describe()
 
 
-@every_trainer
+@quick_trainer
 def test_unreadable_text_ends_1_at_the_step_that_needs_it(kind, make_run, launch):
     run = make_run(kind, total_steps=FAR)
     stages = [
@@ -268,7 +266,7 @@ def test_unreadable_text_ends_1_at_the_step_that_needs_it(kind, make_run, launch
     assert [record.step for record in run.steps()] == list(range(6))
 
 
-@every_trainer
+@quick_trainer
 def test_absurd_rate_ends_80_on_all_ranks_and_saves_no_such_step(kind, make_run, launch):
     run = make_run(kind, total_steps=FAR)
     absurd = {"matrix": "1" + "0" * 12, "other": "1" + "0" * 12}

@@ -10,7 +10,9 @@ FAR = 40_000
 
 
 @every_trainer
-def test_garbage_and_false_plans_are_refused_and_training_goes_on(kind, make_run, launch):
+def test_garbage_and_false_plans_are_refused_and_training_goes_on_until_a_drain(
+    kind, make_run, launch
+):
     run = make_run(kind, total_steps=FAR)
     plan = run.plan
     gang = launch(run)
@@ -48,6 +50,10 @@ def test_garbage_and_false_plans_are_refused_and_training_goes_on(kind, make_run
     assert {record.plan_sha for record in reached} == {plan.sha}
     for reason in ("unreadable", "plan_past", "plan_late"):
         assert gang.stderr(0).count(reason) >= 1, reason
+
+    run.point_to("f" * 64, drain="suspend")  # obeyed even beside a plan that is refused
+    assert gang.await_end() == [40, 40], gang.describe()
+    assert run.mark(run.steps()[-1].step + 1).exists()
 
 
 @every_trainer
@@ -110,15 +116,6 @@ def test_execution_revision_waits_for_a_restart(kind, make_run, launch):
     )
     run.point_to(revision.sha)
     gang.await_refusal(ControlRefusal.PLAN_EXECUTION)
-
-
-@quick_trainer
-def test_drain_is_obeyed_even_beside_a_plan_that_is_refused(kind, make_run, launch):
-    run = make_run(kind, total_steps=FAR)
-    gang = launch(run)
-    gang.await_step(2)
-    run.point_to("f" * 64, drain="stop")
-    assert gang.await_end() == [40, 40], gang.describe()
 
 
 @quick_trainer

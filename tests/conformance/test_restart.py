@@ -152,7 +152,7 @@ def assert_quarantined(kind, make_run, launch, damage: Callable[[Run, int], str]
     }
 
 
-@every_trainer
+@quick_trainer
 def test_flipped_bit_of_an_array_is_found_and_the_older_checkpoint_used(kind, make_run, launch):
     assert_quarantined(kind, make_run, launch, damage_array)
 

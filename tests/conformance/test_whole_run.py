@@ -1,5 +1,6 @@
 """One undisturbed run, from the first step to its horizon."""
 
+from collections.abc import Callable
 from itertools import groupby, pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from contract.data import cursors_at
 from contract.metrics import METRICS, RANK_0, REQUIRED_OF_EVERY_RANK, REQUIRED_OF_RANK_0
 from contract.wire import DETAIL_FILE, MANIFEST_FILE, RANK_PHASES, Phase
 from tests.conformance.harness import EMPTY_HEAD, RUN_UID, Run, TrainerKind
-from tests.conformance.trainers import every_trainer
+from tests.conformance.trainers import quick_trainer, slow_trainer
 
 TOTAL_STEPS = 40
 SCRAPED_STEP = 25
@@ -33,6 +34,15 @@ class Story:
             self.gang.close()
 
 
+CHECKS: list[Callable[[Story], None]] = []
+
+
+def check(function: Callable[[Story], None]) -> Callable[[Story], None]:
+    """Add a case that only looks at the finished run."""
+    CHECKS.append(function)
+    return function
+
+
 STORIES: dict[str, Story] = {}
 
 
@@ -44,14 +54,14 @@ def story(kind, tmp_path_factory) -> Story:
     return STORIES[kind.name]
 
 
-@every_trainer
-def test_run_to_the_horizon_ends_done_on_all_ranks(story):
+@check
+def run_to_the_horizon_ends_done_on_all_ranks(story):
     assert story.codes == [0, 0], story.gang.describe()
     assert not any(story.gang.file(rank, DETAIL_FILE).exists() for rank in range(2))
 
 
-@every_trainer
-def test_step_log_holds_each_step_once_with_the_plans_values(story):
+@check
+def step_log_holds_each_step_once_with_the_plans_values(story):
     plan, steps = story.run.plan, story.run.steps()
     assert [record.step for record in steps] == list(range(TOTAL_STEPS))
     for record in steps:
@@ -68,14 +78,14 @@ def test_step_log_holds_each_step_once_with_the_plans_values(story):
     assert sum(not record.tags for record in steps) > TOTAL_STEPS // 2
 
 
-@every_trainer
-def test_loss_falls(story):
+@check
+def loss_falls(story):
     losses = [float.fromhex(record.loss) for record in story.run.steps()]
     assert sum(losses[-5:]) / 5 < sum(losses[:5]) / 5 - 0.1
 
 
-@every_trainer
-def test_evaluations_come_at_their_steps_and_at_the_horizon(story):
+@check
+def evaluations_come_at_their_steps_and_at_the_horizon(story):
     records = [record for record in story.run.evals() if record.variant == "model"]
     found = [(record.step, record.source) for record in records]
     assert sorted(found) == [(step, s) for step in (15, 30, TOTAL_STEPS) for s in ("code", "docs")]
@@ -84,10 +94,13 @@ def test_evaluations_come_at_their_steps_and_at_the_horizon(story):
         assert losses[-1] < losses[0]
 
 
-@every_trainer
-@pytest.mark.parametrize("rank", [0, 1])
-def test_phases_follow_one_another(story, rank):
-    records = story.gang.phases(rank)
+@check
+def phases_follow_one_another(story):
+    for rank in range(2):
+        check_phases(story.gang.phases(rank))
+
+
+def check_phases(records):
     first = [phase for phase, _ in groupby(record.phase for record in records)]
     assert first[:6] == [
         Phase.START,
@@ -104,16 +117,16 @@ def test_phases_follow_one_another(story, rank):
         assert before.boot_id == after.boot_id
 
 
-@every_trainer
-def test_required_metrics_are_served(story):
+@check
+def required_metrics_are_served(story):
     for metric in REQUIRED_OF_EVERY_RANK:
         assert all(metric.name in samples for samples in story.scraped), metric.name
     for metric in REQUIRED_OF_RANK_0:
         assert metric.name in story.scraped[0], metric.name
 
 
-@every_trainer
-def test_metrics_are_declared_with_exactly_their_labels(story):
+@check
+def metrics_are_declared_with_exactly_their_labels(story):
     declared = {metric.name: metric for metric in METRICS}
     for rank, samples in enumerate(story.scraped):
         for name, series in samples.items():
@@ -123,8 +136,8 @@ def test_metrics_are_declared_with_exactly_their_labels(story):
                 assert tuple(label for label, _ in labels) == tuple(sorted(metric.labels))
 
 
-@every_trainer
-def test_metrics_tell_the_state_of_the_run(story):
+@check
+def metrics_tell_the_state_of_the_run(story):
     samples, plan = story.scraped[0], story.run.plan
     assert samples["moe_train_step"][()] > SCRAPED_STEP
     assert samples["moe_train_rank_step"][()] > SCRAPED_STEP
@@ -146,8 +159,8 @@ def test_metrics_tell_the_state_of_the_run(story):
         }
 
 
-@every_trainer
-def test_phase_seconds_sum_to_uptime(story):
+@check
+def phase_seconds_sum_to_uptime(story):
     phases = story.gang.phases(0)
     seconds = story.scraped[0]["moe_train_phase_seconds_total"]
     assert {dict(labels)["phase"] for labels in seconds} <= set(RANK_PHASES)
@@ -161,8 +174,8 @@ def test_phase_seconds_sum_to_uptime(story):
         assert seconds[(("phase", phase.value),)] == pytest.approx(lasted, abs=0.05)
 
 
-@every_trainer
-def test_checkpoints_are_complete_verified_and_thinned_out(story):
+@check
+def checkpoints_are_complete_verified_and_thinned_out(story):
     # keep = 2: of 10, 20, 30 and 40 the newest two stay.
     assert story.run.checkpoint_steps() == [30, 40]
     for step in (30, 40):
@@ -172,8 +185,8 @@ def test_checkpoints_are_complete_verified_and_thinned_out(story):
     assert not work.exists() or not list(work.iterdir())
 
 
-@every_trainer
-def test_manifest_records_place_plans_data_and_every_file(story):
+@check
+def manifest_records_place_plans_data_and_every_file(story):
     run, manifest = story.run, story.run.manifest(TOTAL_STEPS)
     assert (manifest.run_uid, manifest.attempt) == (RUN_UID, 1)
     assert (manifest.line, manifest.step) == ("main", TOTAL_STEPS)
@@ -189,3 +202,16 @@ def test_manifest_records_place_plans_data_and_every_file(story):
     for file in manifest.files:
         data = (root / file.path).read_bytes()
         assert (file.size_bytes, file.sha256) == (len(data), hash_bytes(data))
+
+
+@quick_trainer
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_whole_run(story, check):
+    check(story)
+
+
+@slow_trainer
+def test_whole_run_of_a_slow_trainer(story):
+    # One test, so that one worker tells the whole story and no other repeats the run.
+    for check in CHECKS:
+        check(story)

@@ -55,3 +55,9 @@ quick_trainer = pytest.mark.parametrize(
     "kind", [pytest.param(kind, id=kind.name) for kind in KINDS if kind is not JAX]
 )
 """A case that would cost the slow trainer minutes; its own tests cover it."""
+
+slow_trainer = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, id=kind.name, marks=[pytest.mark.faults]) for kind in KINDS if kind is JAX],
+)
+"""A case that spares the slow trainer a second start."""

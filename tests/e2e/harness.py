@@ -44,18 +44,25 @@ spec:
 
 
 class Ctl:
-    """`ctl` in one folder; `step_s` paces the trainer."""
+    """`ctl` in one folder."""
 
-    def __init__(self, folder, *, step_s=0.05, num_steps=60):
+    def __init__(self, folder):
         self.folder = folder
         text = "".join(f"{n} words and {n * n} more, again and again.\n" for n in range(3_000))
         (folder / "text.txt").write_text(text)
-        self.write_run_file(num_steps=num_steps)
+        self.write_run_file()
         self.environment = os.environ | {
             "PYTHONPATH": str(ROOT),
-            "MINIMAL_STEP_S": str(step_s),
             "COLUMNS": "120",
         }
+        self.pace(0.05)
+
+    def pace(self, step_s):
+        """Set how long a step takes at least, for gangs of controllers started from now on.
+
+        0.2 where a command must arrive before the end: on a busy machine one takes seconds.
+        """
+        self.environment["MINIMAL_STEP_S"] = str(step_s)
 
     @property
     def run_dir(self):

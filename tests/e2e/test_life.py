@@ -41,12 +41,13 @@ def test_killed_rank_is_recovered_and_the_summary_tells_it(ctl):
 
 
 def test_owner_suspends_changes_resumes_forks_and_finishes(ctl):
+    ctl.pace(0.2)
     ctl("launch", "run.yaml", "--detach")
-    ctl.wait_for_step(12)
+    ctl.wait_for_step(5)
     assert "suspended" in ctl("suspend", "probe")
     status = ctl.status()
     assert (status["state"], status["controller"]["alive"]) == ("suspended", False)
-    assert status["checkpoints"]["newest_verified"] == status["step"] >= 12
+    assert status["checkpoints"]["newest_verified"] == status["step"] >= 5
     assert "is suspended" in ctl("launch", "run.yaml")
 
     # What may change is taken up, and recorded, by the next controller; what may not is told.
@@ -56,20 +57,19 @@ def test_owner_suspends_changes_resumes_forks_and_finishes(ctl):
     told = ctl("launch", "other.yaml", code=3)
     assert 'peakLearningRate.matrix: "0.5" -> "0.4"   (may NOT change' in told
 
-    ctl.environment["MINIMAL_STEP_S"] = "0.2"
     assert "starting" in ctl("resume", "probe") or ctl.status()["state"] == "training"
-    ctl.wait_for_step(30, attempt=2)
+    ctl.wait_for_step(24, attempt=2)
     config = json.loads((ctl.run_dir / "attempts" / "2" / "config.json").read_text())
     assert config["checkpointing"]["keep"] == 5
     assert "stopped" in ctl("stop", "probe")
     assert "must be the step of a checkpoint" in ctl("resume", "probe", "--from", "7", code=2)
-    mark = ctl.run_dir / "checkpoints" / "main" / "30.quarantined.json"
+    mark = ctl.run_dir / "checkpoints" / "main" / "20.quarantined.json"
     mark.write_text("damaged")
-    assert "quarantined" in ctl("resume", "probe", "--from", "30", code=2)
+    assert "quarantined" in ctl("resume", "probe", "--from", "20", code=2)
     mark.unlink()
     assert "main-2" not in ctl("log", "probe")
 
-    ctl.environment["MINIMAL_STEP_S"] = "0.02"
+    ctl.pace(0.02)
     ctl("resume", "probe", "--from", "20")
     assert ctl.status()["plan"]["line"] == "main-2"
     wait_for(lambda: ctl.status()["state"] == "completed", 30, "the end of the new line")
@@ -81,6 +81,7 @@ def test_owner_suspends_changes_resumes_forks_and_finishes(ctl):
 
 
 def test_second_controller_is_refused_and_a_new_one_adopts(ctl):
+    ctl.pace(0.2)
     ctl("launch", "run.yaml", "--detach")
     ctl.wait_for_step(3)
     first, ranks = ctl.controller_pid(), ctl.rank_pids()
@@ -106,6 +107,7 @@ def test_second_controller_is_refused_and_a_new_one_adopts(ctl):
 
 
 def test_interrupted_launch_leaves_the_run_alone(ctl):
+    ctl.pace(0.2)
     launch = ctl.start("launch", "run.yaml")
     ctl.wait_for_step(3)
     ranks = ctl.rank_pids()

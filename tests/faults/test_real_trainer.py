@@ -25,28 +25,28 @@ def make_real(make, **options):
 
 
 def test_killed_ranks_of_the_real_trainer_are_recovered_with_the_same_bits(make):
-    world = make_real(make, total_steps=100)
+    world = make_real(make, total_steps=50)
     controller = world.control()
     victims = {1: [1], 2: [0], 3: [0, 1]}
     with Sampler(world):
         for attempt, ranks in victims.items():
-            world.await_verified(20 * attempt)
-            world.await_step(attempt, 20 * attempt + 5)
+            world.await_verified(10 * attempt)
+            world.await_step(attempt, 10 * attempt + 4)
             world.kill(attempt, *ranks)
         assert controller.wait() == "completed"
     assert world.attempts() == [1, 2, 3, 4]
     roots = [incident.root_rank for incident in world.memory().incidents]
     assert roots == [1, 0, 0]
-    assert world.check_replay(4) >= 10
-    assert world.surviving_steps() == list(range(100))
+    assert world.check_replay(4) >= 9
+    assert world.surviving_steps() == list(range(50))
     world.check_ledger()
 
 
 def test_frozen_rank_of_the_real_trainer_is_found_and_gone_before_the_next_gang(make):
-    world = make_real(make, total_steps=60)
+    world = make_real(make, total_steps=30)
     controller = world.control()
-    world.await_verified(20)
-    world.await_step(1, 25)
+    world.await_verified(10)
+    world.await_step(1, 15)
     frozen = world.claim(1, 1).process
     with Sampler(world):
         os.kill(frozen.pid, signal.SIGSTOP)

@@ -1,4 +1,7 @@
-"""One short life with everything in it: launch, crash, restart, suspend, resume, finish."""
+"""Two short lives that hold every kind of moment, for strikes at each port call."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from controller.simulate.campaign import new_random
 from controller.simulate.habitat import Pace
@@ -7,23 +10,93 @@ from controller.simulate.scenario import sim_plan, sim_policy
 from controller.simulate.world import World
 
 LIMIT_MS = 7_200_000
+LOOK_MS = 1_000
 STEPS = 30
 
+Script = Callable[[Life], None]
 
-def scripted_life(at: tuple[int, str] | None = None) -> Life:
-    """Live the script; the controller is killed before or after its n-th port call if `at`."""
+
+def crash_and_suspend(life: Life) -> None:
+    """A rank is killed; later the owner suspends and resumes."""
+    when(life, lambda: has_reached(life, 1, 8), lambda: on_rank(life.world, "kill"))
+    when(life, lambda: has_reached(life, 2, 14), lambda: life.ask("suspend"))
+
+
+def freeze_and_fork(life: Life) -> None:
+    """A rank freezes, the newest manifest is lost; later the owner goes back to a new line."""
+
+    def freeze() -> None:
+        on_rank(life.world, "freeze")
+        damage_newest(life)
+
+    when(life, lambda: has_reached(life, 1, 12), freeze)
+    when(
+        life,
+        lambda: has_reached(life, 2, 14),
+        lambda: life.ask("resume_from", step=5, line="main"),
+    )
+
+
+def when(life: Life, condition: Callable[[], bool], deed: Callable[[], None]) -> None:
+    """Do `deed` once, as soon as `condition` holds: a delayed life is the same life."""
+
+    def look() -> None:
+        if condition():
+            deed()
+        else:
+            life.world.agenda.after(LOOK_MS, look)
+
+    look()
+
+
+def has_reached(life: Life, attempt: int, step: int) -> bool:
+    """Return whether the attempt logged so many steps."""
+    gang = life.world.gang
+    return gang is not None and gang.number == attempt and (gang.completed() or 0) >= step
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the undisturbed life comes to, and every disturbed one must."""
+
+    script: Script
+    attempts: int
+    causes: tuple[str, ...]
+    line: str
+
+
+SCRIPTS = {
+    "crash-suspend": Expected(crash_and_suspend, 3, ("killed",), "main"),
+    "freeze-fork": Expected(freeze_and_fork, 3, ("stall",), "main-2"),
+}
+
+
+def scripted_life(
+    script: Script, at: tuple[int, str] | None = None, *, is_usurped: bool = False
+) -> Life:
+    """Live the script.
+
+    Before or after the n-th port call, if `at`, the controller is killed, or another one takes
+    over while this one stands still there and then goes on.
+    """
     policy = sim_policy(ranks=2, wake_ms=15_000)
     world = World(policy=policy, random=new_random(1), pace=Pace(save_every=5))
     life = Life(world, sim_plan(STEPS))
     life.killer.at = at
-    world.agenda.after(105_000, lambda: kill_worker(world))
-    world.agenda.after(210_000, lambda: life.ask("suspend"))
+    life.killer.deed = life.usurp if is_usurped else None
+    script(life)
     life.see_through(LIMIT_MS)
     return life
 
 
-def kill_worker(world: World) -> None:
-    """SIGKILL of rank 1, where there is one."""
+def on_rank(world: World, deed: str) -> None:
+    """Do something to rank 1, where there is one."""
     gang = world.gang
     if gang is not None and gang.ranks[1].alive:
-        gang.kill(gang.ranks[1])
+        getattr(gang, deed)(gang.ranks[1])
+
+
+def damage_newest(life: Life) -> None:
+    """Lose the newest checkpoint's manifest."""
+    life.world.shelf.checkpoints[-1].damage = "manifest"
+    life.checkers.has_damage = True

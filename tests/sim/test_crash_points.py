@@ -1,38 +1,57 @@
-"""The controller is killed before and after every single port call of one whole life."""
+"""A strike before and after every single port call of two whole lives.
+
+The controller is killed there; or it is stopped there, another one takes over, and it wakes up.
+"""
 
 import pytest
 
-from tests.sim.scripted import STEPS, scripted_life
+from tests.sim.scripted import SCRIPTS, STEPS, scripted_life
 
-SIDES = ("before", "after")
-SHARDS = 8
+SHARDS = 4
+
+EFFECTS = {
+    "crash-suspend": {"fleet.launch", "fleet.close", "publisher.publish_control"},
+    "freeze-fork": {"fleet.kill", "checkpoints.quarantine", "publisher.publish_plan"},
+}
 
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    return scripted_life()
+    return {name: scripted_life(expected.script) for name, expected in SCRIPTS.items()}
 
 
-def test_the_script_holds_every_kind_of_moment(undisturbed):
-    assert not undisturbed.world.violations
-    decided = {r.body["rule"] for r in undisturbed.world.book.records if r.kind == "decision"}
-    assert decided >= {
-        "launch", "close_ended", "record_end", "record_intents", "drain_gang", "rest", "complete",
-    }  # fmt: skip
-    effects = {"fleet.launch", "fleet.close", "publisher.publish_plan"}
-    assert set(undisturbed.killer.names) >= effects | {"publisher.publish_control"}
+def assert_life_is_whole(life, name, where):
+    """Assert that the strike changed nothing that matters."""
+    expected = SCRIPTS[name]
+    assert not life.world.violations, where
+    assert life.is_completed, where
+    assert len(life.world.gangs) == expected.attempts, where
+    assert tuple(one.cause for one in life.memory.incidents) == expected.causes, where
+    assert life.world.highest[expected.line] == STEPS, where
 
 
-@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_holds_every_kind_of_moment(undisturbed, name):
+    assert_life_is_whole(undisturbed[name], name, "undisturbed")
+    assert set(undisturbed[name].killer.names) >= EFFECTS[name]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_controller_killed_at_any_port_call_changes_nothing_that_matters(undisturbed, shard, side):
-    for call in range(1 + shard, undisturbed.killer.calls + 1, SHARDS):
-        life = scripted_life((call, side))
+def test_controller_killed_at_any_port_call_changes_nothing(undisturbed, shard, side, name):
+    for call in range(1 + shard, undisturbed[name].killer.calls + 1, SHARDS):
+        life = scripted_life(SCRIPTS[name].script, (call, side))
         where = f"{side} call {call} ({life.killer.names[call - 1]})"
-        assert not life.world.violations, where
         assert life.deaths == 1, where
-        assert life.is_completed, where
-        # One crash and one suspension: three attempts, whoever steers.
-        assert len(life.world.gangs) == len(undisturbed.world.gangs), where
-        assert len(life.memory.incidents) == 1, where
-        assert life.world.highest["main"] == STEPS, where
+        assert_life_is_whole(life, name, where)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_controller_overtaken_at_any_port_call_gets_nowhere(undisturbed, shard, name):
+    for call in range(1 + shard, undisturbed[name].killer.calls + 1, SHARDS):
+        life = scripted_life(SCRIPTS[name].script, (call, "before"), is_usurped=True)
+        where = f"call {call} ({life.killer.names[call - 1]})"
+        assert life.world.book.epoch == 2, where
+        assert_life_is_whole(life, name, where)

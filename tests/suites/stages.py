@@ -1,10 +1,13 @@
 """The same scenes in two worlds: real processes and files, or the simulator's."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
+
+import pytest
 
 from contract import wire
 from contract.canonical import hash_bytes
@@ -13,11 +16,12 @@ from contract.wire import RANK_PHASES, Restore
 from controller.adapters.checkpoints import CheckpointFiles
 from controller.adapters.ledger import SegmentedLedger, create_ledger, next_epoch
 from controller.adapters.local import GangOrder, LocalFleet
+from controller.adapters.publisher import FilePublisher
 from controller.adapters.system import Processes
 from controller.core.actions import LaunchGang
 from controller.core.policy import Budget, Policy
 from controller.core.snapshot import GangView
-from controller.ports import Checkpoints, Fleet
+from controller.ports import Checkpoints, Fleet, Publisher
 from controller.simulate.shelf import SimCheckpoint
 from controller.simulate.world import World
 from tests.contract.builders import a_plan
@@ -277,3 +281,63 @@ class FakeStoreStage:
 
     def fill_disk(self) -> None:
         self.world.disk_full = True
+
+
+class PublisherStage(Protocol):
+    """A publisher, and what others do to its documents."""
+
+    publisher: Publisher
+
+    def take_over(self) -> Publisher: ...
+
+    def garble(self) -> None: ...
+
+    def full_disk(self) -> AbstractContextManager[None]: ...
+
+
+class RealPublisherStage:
+    """Files."""
+
+    def __init__(self, path: Path) -> None:
+        self.run_dir = path
+        create_ledger(path / wire.LEDGER_DIR)
+        self.publisher = self.take_over()
+
+    def take_over(self) -> FilePublisher:
+        folder = self.run_dir / wire.LEDGER_DIR
+        ledger = SegmentedLedger(folder, epoch=next_epoch(folder), core_version="", spec_sha="")
+        fence = ledger.fence
+        ledger.close()
+        return FilePublisher(self.run_dir, fence=fence)
+
+    def garble(self) -> None:
+        (self.run_dir / wire.CONTROL_FILE).write_bytes(b"garbage")
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        def refuse(_: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("controller.adapters.files.os.fsync", refuse)
+            yield
+
+
+class FakePublisherStage:
+    """The simulator's documents."""
+
+    def __init__(self, path: Path) -> None:
+        self.world = FakeFleetStage(path).world
+        self.publisher = self.take_over()
+
+    def take_over(self) -> Publisher:
+        return self.world.ports().publisher
+
+    def garble(self) -> None:
+        self.world.is_garbage = True
+
+    @contextmanager
+    def full_disk(self) -> Iterator[None]:
+        self.world.disk_full = True
+        yield
+        self.world.disk_full = False

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from contract.model import Execution
+from contract.model import PRESETS, Execution, parameters
 from trainer.integrity import digest_numpy, state_digests
 from trainer.mesh import make_mesh, place_batch
 from trainer.moe.dense import run_dense
@@ -167,6 +167,18 @@ def test_eight_devices_equal_one_dense_device(small_shape, ample, monkeypatch):
         np.testing.assert_allclose(a.loss, b.loss, rtol=1e-6)
         np.testing.assert_allclose(a.grad_norm, b.grad_norm, rtol=1e-5)
     np.testing.assert_allclose(state.router_bias, dense_state.router_bias, atol=1e-4)
-    first_moments = state.opt_state.mu, dense_state.opt_state.mu
+    first_moments = jax.device_get((state.opt_state.mu, dense_state.opt_state.mu))
     for a, b in zip(*map(jax.tree.leaves, first_moments), strict=True):
         assert np.max(np.abs(a - b)) <= 1e-5 * np.max(np.abs(b))
+
+
+def test_hero_shape_lowers_without_being_run():
+    # 96 local experts instead of six; shapes and types are those of the 535B model, in bf16.
+    step = make_step(PRESETS["hero"], Execution(), make_mesh(4), recompute=True)
+    state = step.abstract_state()
+    held = sum(np.prod(x.shape) for x in jax.tree.leaves(state.params))
+    assert held == pytest.approx(parameters(PRESETS["hero"])[0], rel=1e-4)
+    text = step.lower(8, 4096).as_text()
+    assert step.trace_count == 1
+    # One wave's body stands once, whatever the depth: forward 2, recomputed forward 4, backward 2.
+    assert text.count("stablehlo.all_to_all") <= 8

@@ -11,7 +11,15 @@ from contract import metrics
 from contract.config import Evaluation, TrainerConfig
 from contract.exits import Exit
 from contract.schedule import round_binary32
-from contract.wire import EVALS_FILE, PHASES_FILE, STEPS_FILE, Phase, Restore, StepRecord
+from contract.wire import (
+    EVALS_FILE,
+    PHASES_FILE,
+    STEPS_FILE,
+    EvalRecord,
+    Phase,
+    Restore,
+    StepRecord,
+)
 from tests.trainer.builders import (
     HEAD,
     a_config,
@@ -120,6 +128,18 @@ def test_run_of_two_contexts_and_a_moved_boundary_traces_once_a_context(make_sce
     assert steps[-1].lr["matrix"] == round_binary32(final / 100).hex()
     assert scene.verified_steps() == [TOTAL]
     check_numbers(rank, steps)
+    check_evaluations(scene)
+
+
+def check_evaluations(scene):
+    lines = (a_seat(scene.run_dir).attempt_dir / EVALS_FILE).read_text().splitlines()
+    records = [EvalRecord.model_validate_json(line) for line in lines]
+    assert {record.step for record in records} == {5, 10, TOTAL}
+    last = {(r.source, r.variant): r for r in records if r.step == TOTAL}
+    variants = ("model", "no_routed_experts")
+    assert set(last) == {(source, variant) for source in ("code", "docs") for variant in variants}
+    assert {record.tokens for record in last.values()} == {32 * 32}
+    assert last["code", "model"].loss != last["code", "no_routed_experts"].loss
 
 
 def check_numbers(rank, steps):
@@ -172,22 +192,6 @@ def test_unreadable_source_ends_at_the_step_that_needs_it_and_names_it(make_scen
     assert "No such file" in end.value.text
     # The first step had been read when the file went.
     assert rank.post.clock.step == rank.step
-
-
-@pytest.mark.slow
-def test_last_evaluation_covers_each_source_with_and_without_experts(make_scene):
-    scene = make_scene()
-    train(scene.start())
-    lines = (a_seat(scene.run_dir).attempt_dir / EVALS_FILE).read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    last = {(r["source"], r["variant"]): r for r in records if r["step"] == TOTAL}
-    assert set(last) == {
-        (source, variant)
-        for source in ("code", "docs")
-        for variant in ("model", "no_routed_experts")
-    }
-    assert {r["tokens"] for r in last.values()} == {32 * 32}
-    assert {r["step"] for r in records} == {5, 10, TOTAL}
 
 
 def test_changed_source_is_refused_before_the_gang_meets(make_scene):

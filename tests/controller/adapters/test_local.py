@@ -169,3 +169,23 @@ def test_stacks_count_only_when_something_was_dumped(stage):
     assert not stage.fleet.observe().ranks[1].has_stacks
     path.write_text("Thread 0x1 (most recent call first):")
     assert stage.fleet.observe().ranks[1].has_stacks
+
+
+def test_attempt_that_cannot_live_again_is_looked_at_no_more(stage, monkeypatch):
+    launched(stage)
+    for rank in range(RANKS):
+        stage.kill_rank(rank)
+    over(stage)
+    stage.fleet.close(2)
+    stage.fleet.observe()
+    looked: list[str] = []
+    real = local.is_locked
+
+    def look(path):
+        looked.append(str(path))
+        return real(path)
+
+    monkeypatch.setattr(local, "is_locked", look)
+    stage.fleet.observe()
+    assert looked
+    assert not [path for path in looked if wire.attempt_dir(1) in path]

@@ -9,7 +9,6 @@ from contract.wire import ControlDocument, Drain, LedgerHead
 from controller.adapters.ledger import Fence, create_ledger
 from controller.adapters.ledger_format import segment_path
 from controller.adapters.publisher import FilePublisher, StatusFile
-from controller.ports import Damaged, EpochLost
 from tests.contract.builders import a_plan
 
 
@@ -36,25 +35,6 @@ def test_document_comes_back_as_published(tmp_path, publisher):
     assert (view.epoch, view.seq, view.plan_sha, view.drain) == (1, 5, "a" * 64, drain)
     data = (tmp_path / wire.CONTROL_FILE).read_bytes()
     assert wire.read_control(data, run_uid="u", newest=None) == a_document(5, drain)
-
-
-def test_garbage_is_damage_and_is_replaced(tmp_path, publisher):
-    publisher.publish_control(a_document(4))
-    publisher.read_control()
-    (tmp_path / wire.CONTROL_FILE).write_bytes(b"garbage")
-    with pytest.raises(Damaged):
-        publisher.read_control()
-    publisher.publish_control(a_document(5))
-    assert publisher.read_control().seq == 5
-
-
-def test_former_controller_publishes_nothing(tmp_path, publisher):
-    segment_path(tmp_path / wire.LEDGER_DIR, 2).touch()
-    with pytest.raises(EpochLost):
-        publisher.publish_control(a_document(4))
-    with pytest.raises(EpochLost):
-        publisher.publish_plan(a_plan())
-    assert not (tmp_path / wire.CONTROL_FILE).exists()
 
 
 def test_plan_lies_under_its_hash_and_garbage_there_is_replaced(tmp_path, publisher):
