@@ -26,7 +26,7 @@ from controller.adapters.ledger import read_ledger
 from controller.runtime.lease import read_lease
 
 ROOT = Path(__file__).parent.parent
-PATIENCE_S = 180.0
+PATIENCE_S = 600.0
 POLL_S = 0.02
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")

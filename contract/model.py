@@ -234,10 +234,10 @@ def _check_batch(devices: int, tokens_per_step: int, context_length: int) -> lis
         )
         return [("mesh-sequences", text)]
     sequences = tokens_per_step // context_length
-    if sequences == 0 or sequences % devices:
+    if sequences % devices:
         text = (
-            f"a step holds {sequences} sequences of {context_length} tokens; it must be a positive"
-            f" multiple of the {devices} devices, since each sequence lies whole on one"
+            f"a step holds {sequences} sequences of {context_length} tokens; it must be a multiple of"
+            f" the {devices} devices, since each sequence lies whole on one"
         )
         return [("mesh-batch", text)]
     return []

@@ -1,5 +1,6 @@
 """The checkpoint store on a file system: what is there, what may be used, whether one can write."""
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator
@@ -120,16 +121,20 @@ class CheckpointFiles:
             return list(_differences(place, manifest))
 
     def anchors(self) -> list[tuple[str, LedgerHead]]:
-        """Return the ledger head in every readable manifest, with the manifest's name."""
+        """Return the ledger head in every manifest that can be read, with the manifest's name."""
         heads: list[tuple[str, LedgerHead]] = []
-        for line, step in self._places():
-            data = read_or_none(self._place(line, step) / wire.MANIFEST_FILE)
-            try:
-                manifest = self._read_manifest(line, step, data or b"")
-            except CheckpointError:
-                continue
-            heads.append((f"checkpoint {line}/{step}", manifest.ledger_head))
+        with contextlib.suppress(OSError):
+            for line, step in self._places():
+                heads += self._anchor(line, step)
         return heads
+
+    def _anchor(self, line: str, step: int) -> list[tuple[str, LedgerHead]]:
+        try:
+            data = (self._place(line, step) / wire.MANIFEST_FILE).read_bytes()
+            manifest = self._read_manifest(line, step, data)
+        except (OSError, CheckpointError):
+            return []
+        return [(f"checkpoint {line}/{step}", manifest.ledger_head)]
 
     def _list_views(self) -> list[CheckpointView]:
         views = [self._view(line, step) for line, step in self._places()]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from contract import wire
+from contract.wire import LedgerHead
 from controller.adapters.checkpoints import CheckpointFiles
 from controller.adapters.corpus import bigram_entropies
 from controller.adapters.files import write_atomically
@@ -60,10 +61,15 @@ def measure_entropies(run: LaunchedRun) -> dict[str, Entropies]:
 
 def find_all(run: LaunchedRun) -> Sequence[Finding]:
     """Return everything unusual about the ledger, seen by itself and from the checkpoints."""
-    ledger = run.directory / wire.LEDGER_DIR
-    fence = Fence(ledger, epoch=0)  # never asked: only manifests are read
+    return verify_ledger(run.directory / wire.LEDGER_DIR, anchors_of(run))
+
+
+def anchors_of(run: LaunchedRun) -> list[tuple[str, LedgerHead]]:
+    """Return the ledger heads that the run's checkpoints hold, with their names."""
+    # The fence is never asked: only manifests are read.
+    fence = Fence(run.directory / wire.LEDGER_DIR, epoch=0)
     store = CheckpointFiles(run.directory, run_uid=run.identity.run_uid, fence=fence)
-    return verify_ledger(ledger, store.anchors())
+    return store.anchors()
 
 
 def count_records(run: LaunchedRun) -> int:

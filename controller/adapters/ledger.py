@@ -101,15 +101,23 @@ def read_ledger(directory: Path) -> list[LedgerRecord]:
 class SegmentedLedger:
     """The ledger as written by the controller of one epoch."""
 
-    def __init__(self, directory: Path, *, epoch: int, core_version: str, spec_sha: str) -> None:
-        """Take the ledger over for `epoch`.
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        epoch: int,
+        core_version: str,
+        spec_sha: str,
+        anchors: Iterable[tuple[str, LedgerHead]] = (),
+    ) -> None:
+        """Take the ledger over for `epoch`, unless it or `anchors` (see verify_ledger) say damage.
 
         Raises:
             Damaged: the folder is missing, or a record was cut or changed.
             EpochLost: another controller has this epoch or a higher one.
         """
         content = read_content(directory)
-        for finding in content.findings:
+        for finding in content.findings + check_anchors(content.records, anchors):
             if finding.is_damage:
                 raise Damaged(f"{directory}: {finding.text}")
             log.warning("ledger: %s", finding.text)

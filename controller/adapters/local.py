@@ -39,6 +39,8 @@ PORT_TRIES = 200
 
 FREED_S = 2.0
 """After its rank was killed a shim needs milliseconds to record the end and leave."""
+GONE_S = 10.0
+"""After its last holder was killed the kernel needs a moment to free the lock."""
 POLL_S = 0.01
 
 log = logging.getLogger(__name__)
@@ -137,7 +139,7 @@ class LocalFleet:
                 if claim is not None:
                     self._processes.kill(claim.process)
             for rank in ranks:
-                if not self._wait_free(attempt, rank):
+                if not self._wait_free(attempt, rank, FREED_S):
                     self._kill_holders(attempt, rank)
 
     # Looking.
@@ -284,10 +286,10 @@ class LocalFleet:
 
     # Ending.
 
-    def _wait_free(self, attempt: int, rank: int) -> bool:
+    def _wait_free(self, attempt: int, rank: int, timeout_s: float) -> bool:
         lock = self._rank(attempt, rank) / wire.RANK_LOCK_FILE
         pause = threading.Event()
-        deadline = time.monotonic() + FREED_S
+        deadline = time.monotonic() + timeout_s
         while is_locked(lock):
             if time.monotonic() > deadline:
                 return False
@@ -305,7 +307,7 @@ class LocalFleet:
                 holder.pid,
             )
             self._processes.kill(holder)
-        if not self._wait_free(attempt, rank):
+        if not self._wait_free(attempt, rank, GONE_S):
             raise Unavailable(f"attempt {attempt} rank {rank} still lives after SIGKILL")
 
 

@@ -151,6 +151,7 @@ def steer(directory: Path) -> "Ending":
     import socket
 
     from contract import wire
+    from controller.adapters import finish
     from controller.adapters.ledger import SegmentedLedger, next_epoch
     from controller.adapters.system import Processes, SystemClock
     from controller.runtime.lease import acquire_lease
@@ -169,6 +170,7 @@ def steer(directory: Path) -> "Ending":
         epoch=lease.epoch,
         core_version=core_version(),
         spec_sha=hashlib.sha256(run.text).hexdigest(),
+        anchors=finish.anchors_of(run),
     )
     body = {"pid": os.getpid(), "host": socket.gethostname(), "takeover": lease.is_takeover}
     desk = _Desk(run, clock, ledger)

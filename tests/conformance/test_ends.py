@@ -198,13 +198,13 @@ class Raw:
 
 
 @every_trainer
-def test_changed_text_ends_2_naming_the_file(kind, make_run, launch):
+def test_changed_text_ends_2_naming_the_file_before_any_step_needs_it(kind, make_run, launch):
     run = make_run(kind)
-    path = run.path / run.sources["docs"].train
+    path = run.path / run.sources["docs"].heldout
     path.write_bytes(b"X" + path.read_bytes()[1:])
     gang = launch(run)
     assert gang.await_end() == [2, 2], gang.describe()
-    assert "data/docs/train.txt" in gang.detail(0).text
+    assert "data/docs/heldout.txt" in gang.detail(0).text
     assert run.steps() == []
 
 

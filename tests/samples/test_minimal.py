@@ -97,6 +97,21 @@ def test_log_on_a_full_disk_keeps_its_lines_for_later(tmp_path):
     os.close(log._fd)
 
 
+def test_log_goes_on_after_the_part_of_a_line_that_was_written(tmp_path):
+    os.mkfifo(tmp_path / "log")
+    # A pipe takes what it has room for, as a disk does that is nearly full.
+    reader = os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK)
+    log = LineLog(tmp_path / "log")
+    os.set_blocking(log._fd, False)
+    log.append("a" * 100_000)
+    first = os.read(reader, 1_000_000)
+    assert 0 < len(first) < 100_000
+    log.append("b")
+    assert first + os.read(reader, 1_000_000) == b"a" * 100_000 + b"\nb\n"
+    os.close(reader)
+    os.close(log._fd)
+
+
 class Desk:
     """A saver with everything it needs, in this process."""
 

@@ -79,7 +79,7 @@ def scripted_life(
     Before or after the n-th port call, if `at`, the controller is killed, or another one takes
     over while this one stands still there and then goes on.
     """
-    policy = sim_policy(ranks=2, wake_ms=15_000)
+    policy = sim_policy(ranks=2, wake_ms=30_000)
     world = World(policy=policy, random=new_random(1), pace=Pace(save_every=5))
     life = Life(world, sim_plan(STEPS))
     life.killer.at = at

@@ -53,5 +53,5 @@ def test_controller_overtaken_at_any_port_call_gets_nowhere(undisturbed, shard, 
     for call in range(1 + shard, undisturbed[name].killer.calls + 1, SHARDS):
         life = scripted_life(SCRIPTS[name].script, (call, "before"), is_usurped=True)
         where = f"call {call} ({life.killer.names[call - 1]})"
-        assert life.world.book.epoch == 2, where
+        assert life.world.book.epoch >= 2, where
         assert_life_is_whole(life, name, where)

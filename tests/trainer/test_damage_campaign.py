@@ -12,13 +12,11 @@ import pytest
 
 from contract.checkpoint import read_quarantine_mark
 from contract.wire import MANIFEST_FILE
-from tests.trainer.test_checkpoint import (  # noqa: F401  fixtures are found by name
-    Dock,
-    bits_of,
-    like,
-    make_state,
-    shardings,
-)
+from tests.trainer import test_checkpoint as saving
+from tests.trainer.test_checkpoint import Dock, bits_of
+
+# Fixtures are found by name in the module that uses them.
+like, make_state, shardings = saving.like, saving.make_state, saving.shardings
 
 pytestmark = pytest.mark.faults
 
@@ -55,7 +53,7 @@ def remove(rng, paths):
 
 
 @pytest.fixture
-def pristine(tmp_path, make_state):  # noqa: F811  the fixture, not the import
+def pristine(tmp_path, make_state):
     dock = Dock(tmp_path / "pristine")
     for step in (OLD, NEW):
         dock.save(make_state(step), step)
@@ -73,7 +71,7 @@ def test_no_damage_of_two_hundred_is_restored_in_silence(
     tmp_path,
     pristine,
     make_state,
-    like,  # noqa: F811  fixtures, not the imports
+    like,
 ):
     wanted = {step: bits_of(make_state(step)) for step in (OLD, NEW)}
     kinds = sorted(kinds_of_files(pristine.place(NEW)))

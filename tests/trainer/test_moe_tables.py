@@ -67,3 +67,20 @@ def test_banks_ignore_empty_rows():
     slot, row = plan_banks(jnp.array([[-1, 1], [0, -1]], jnp.int32), 2, 2)
     assert slot.tolist() == [4, 2, 0, 4]
     assert row.tolist() == [2, 4, 1, 4]
+
+
+def test_banks_equal_the_plain_loop():
+    ids = np.random.default_rng(2).integers(-1, 3, (4, 6))
+    taken = [0, 0, 0]
+    want = np.full(ids.shape, 3 * 5)
+    for position in range(6):
+        for sender in range(4):
+            own = ids[sender, position]
+            if own >= 0 and taken[own] < 5:
+                want[sender, position] = own * 5 + taken[own]
+                taken[own] += 1
+    slot, row = plan_banks(jnp.asarray(ids, jnp.int32), 3, 5)
+    np.testing.assert_array_equal(np.asarray(slot).reshape(4, 6), want)
+    for place in np.flatnonzero(want.reshape(-1) < 15):
+        assert row[want.reshape(-1)[place]] == place
+    assert np.sum(np.asarray(row) < 24) == np.sum(want < 15)

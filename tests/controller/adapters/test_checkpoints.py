@@ -169,4 +169,10 @@ def test_anchors_are_the_heads_in_readable_manifests(stage, folder):
     stage.add(10)
     stage.add(20)
     damage("torn manifest", folder / "20")
+    (folder / "30").mkdir()
     assert stage.store.anchors() == [("checkpoint main/10", LedgerHead(seq=1, hash="0" * 64))]
+
+
+def test_store_that_cannot_be_read_anchors_nothing(stage):
+    stage.fill_disk()
+    assert stage.store.anchors() == []

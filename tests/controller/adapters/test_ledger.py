@@ -223,6 +223,14 @@ def test_rewritten_history_is_found_by_heads_kept_elsewhere(folder):
     assert "the ledger ends at 3" in findings[1].text
 
 
+def test_ledger_that_a_checkpoint_contradicts_is_not_taken_over(folder):
+    written(folder, 2)
+    anchors = [("checkpoint main/10", LedgerHead(seq=2, hash="f" * 64))]
+    with pytest.raises(Damaged, match="checkpoint main/10 names another record 2"):
+        SegmentedLedger(folder, epoch=2, core_version="1", spec_sha="s", anchors=anchors)
+    assert next_epoch(folder) == 2
+
+
 def test_reserve_is_kept_ahead(folder):
     ledger = opened(folder)
     for _ in range(3):
