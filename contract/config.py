@@ -6,12 +6,16 @@ the trajectory are hashed into the plan (`config_sha`); the others may change be
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from contract.canonical import encode_canonical, hash_canonical
 from contract.model import ModelShape
 from contract.plan import DecimalText, Frozen, Name, Positive, Sha
 from contract.wire import Phase
+
+
+class ConfigError(ValueError):
+    """A config file that no trainer can run; the message names the member."""
 
 
 class SourceFiles(Frozen):
@@ -113,6 +117,20 @@ class TrainerConfig(Frozen):
     def encode(self) -> bytes:
         """Return the bytes of the config file."""
         return encode_canonical(self.model_dump(mode="json"))
+
+
+def read_config(data: bytes) -> TrainerConfig:
+    """Return the config in `data`.
+
+    Raises:
+        ConfigError: not a config file, or a member is missing, unknown or out of bounds.
+    """
+    try:
+        return TrainerConfig.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "config"
+        raise ConfigError(f"{where}: {first['msg']}") from error
 
 
 def config_sha(model: ModelShape, optimizer: Optimizer) -> str:

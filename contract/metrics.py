@@ -59,7 +59,7 @@ CHECKPOINT_FAILURES = Metric(
     "moe_train_checkpoint_failures_total", "counter", RANK_0, "Failed saves.", ("reason",)
 )
 OVERHEAD_SECONDS = Metric(
-    "moe_train_overhead_seconds_total", "counter", RANK_0,
+    "moe_train_overhead_seconds_total", "counter", EVERY_RANK,
     "Seconds of the main thread spent on being watched.", ("part",),
 )  # fmt: skip
 ASSIGNMENTS = Metric(

@@ -69,19 +69,19 @@ class Execution(_Frozen):
 PRESETS: dict[str, ModelShape] = {
     "tiny": ModelShape(
         vocabulary=256,
-        width=96,
+        width=64,
         blocks=2,
         heads=4,
         kv_heads=2,
-        head_dim=24,
+        head_dim=16,
         window=32,
         full_attention_every=2,
         experts=16,
         experts_per_token=4,
-        latent=48,
+        latent=32,
         expert_width=64,
         shared_experts=1,
-        shared_width=96,
+        shared_width=64,
     ),
     "hero": ModelShape(
         vocabulary=128_256,

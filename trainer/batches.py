@@ -110,9 +110,18 @@ class Batches:
         readers = {name: self._sources.open(self._config.sources[name].train) for name in names}
         return read_sequences(readers, places)
 
+    def count_heldout(self, source: str, length: int) -> int:
+        """Return how many whole sequences the held-out text of `source` has."""
+        return self._config.sources[source].heldout_tokens // length
+
     def read_heldout(self, source: str, first: int, length: int, rows: slice) -> Rows:
-        """Return the held-out sequences first + rows of `source`; raises End naming the file."""
-        places = [(source, (first + row) * length, length) for row in range(rows.start, rows.stop)]
+        """Return the held-out sequences first + rows of `source`; raises End naming the file.
+
+        After the last one comes the first: a short text is read more than once.
+        """
+        held = self.count_heldout(source, length)
+        numbers = range(first + rows.start, first + rows.stop)
+        places = [(source, number % held * length, length) for number in numbers]
         try:
             reader = self._sources.open(self._config.sources[source].heldout)
             return read_sequences({source: reader}, places)

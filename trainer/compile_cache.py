@@ -3,8 +3,10 @@
 The stored program is the one that ran before, so a warm start gives the same bits as a cold one.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import jax
 
@@ -14,11 +16,14 @@ from jax._src import distributed
 from trainer.seat import Seat
 
 CACHE_DIR = ".jax_cache"
+ENV_CACHE_DIR = "JAX_COMPILATION_CACHE_DIR"
+"""JAX's own variable; set, it names the place for the programs of many runs."""
 
 
 def open_cache(seat: Seat) -> None:
     """Keep every compiled program, whatever it cost, in a folder of this rank's own."""
-    folder = seat.run_dir / CACHE_DIR / f"{seat.rank}-of-{seat.ranks}"
+    root = Path(os.environ.get(ENV_CACHE_DIR) or seat.run_dir / CACHE_DIR)
+    folder = root / f"{seat.rank}-of-{seat.ranks}"
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -27,12 +27,11 @@ class End(Exception):
 
 def leave(rank_dir: Path | None, code: Exit, *, step: int, text: str) -> NoReturn:
     """Write the detail file and a line on stderr, flush, and end the process at once."""
-    if rank_dir is not None and (code not in PLANNED or text):
-        write_detail(rank_dir, step=step, text=text)
-    if text:
-        LOG.error("%s at step %d: %s", describe_exit(code), step, text)
-    else:
-        LOG.info("%s at step %d", describe_exit(code), step)
+    words = text or describe_exit(code)
+    if rank_dir is not None and code is not Exit.DONE:
+        write_detail(rank_dir, step=step, text=words)
+    level = logging.INFO if code in PLANNED else logging.ERROR
+    LOG.log(level, "%s at step %d. %s", describe_exit(code), step, text)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -45,9 +45,13 @@ class Evaluator:
         is_last = step == plan.total_steps
         wanted = settings.final_sequences if is_last else settings.sequences
         for source in sorted(self._config.sources):
+            # A text shorter than one sequence says nothing.
+            if not self._batches.count_heldout(source, length):
+                continue
+            batches = self._read(run, plan, step, source, wanted)
             for variant in (MODEL, NO_ROUTED_EXPERTS) if is_last else (MODEL,):
                 losses = []
-                for tokens, targets in self._read(run, plan, step, source, wanted):
+                for tokens, targets in batches:
                     use_routed = variant == MODEL
                     losses.append(run.evaluate(state, tokens, targets, use_routed=use_routed))
                     advance()
@@ -57,20 +61,15 @@ class Evaluator:
         self, run: Step, plan: Plan, step: int, source: str, wanted: int
     ) -> list[tuple[jax.Array, jax.Array]]:
         length, sequences = _batch_shape(plan, step)
-        held = self._config.sources[source].heldout_tokens // length
+        held = self._batches.count_heldout(source, length)
         # Whole batches of one shape: one compilation, and each device has its rows.
         count = max(1, min(-(-wanted // sequences), held // sequences))
         rows = local_rows(run.mesh, sequences)
         batches = []
         for number in range(count):
-            first = number * sequences if held >= sequences else 0
-            tokens, targets = self._batches.read_heldout(source, first, length, rows)
-            batches.append(
-                (
-                    place_batch(run.mesh, tokens, sequences),
-                    place_batch(run.mesh, targets, sequences),
-                )
-            )
+            read = self._batches.read_heldout(source, number * sequences, length, rows)
+            tokens, targets = (place_batch(run.mesh, part, sequences) for part in read)
+            batches.append((tokens, targets))
         return batches
 
     def _record(

@@ -28,7 +28,7 @@ from trainer.peak import measure_matrix_flops
 from trainer.phases import PhaseClock
 from trainer.plans import check_chain, find_saved_chain, read_chain
 from trainer.report import Reporter
-from trainer.restore import Restorer
+from trainer.restore import Restored, Restorer
 from trainer.seat import Seat
 from trainer.step import Step, TrainState, make_step
 from trainer.store import CheckpointStore
@@ -72,6 +72,8 @@ class Rank:
     """Context lengths whose step is compiled."""
     tags: set[str]
     """What disturbs the step that runs next."""
+    restart_at: int | None
+    """The step before which the gang leaves, to be started anew with another execution."""
 
     @property
     def plan(self) -> Plan:
@@ -81,49 +83,27 @@ class Rank:
 
 def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
     """Return the rank at its first step, compiled; raises End or GangError."""
-    seat, config, clock = post.seat, post.config, post.clock
+    seat, config = post.seat, post.config
     code = hash_code()
     sources = Sources(seat.run_dir, config)
     sources.verify()
-    chain = _wait_for_chain(seat, config, clock)
-    check_chain(chain, config)
-    _check_fit(config, chain[-1])
-
-    clock.enter(Phase.RENDEZVOUS)
-    _configure_jax(seat, config)
-    gang = join(
-        seat,
-        timeout_s=get_patience_s(config, Phase.RENDEZVOUS),
-        heartbeat_s=config.limits.heartbeat_s,
-    )
-    _require_one_plan(gang, chain, get_patience_s(config, Phase.RENDEZVOUS))
-    _require_devices(config)
-
-    clock.enter(Phase.RESTORE)
+    chain = _find_chain(post)
+    gang = _meet(post, chain)
+    post.clock.enter(Phase.RESTORE)
     run = _make_step(config, chain[-1])
-    if seat.is_first:
-        CheckpointStore(seat.run_dir, seat.attempt).remove_stale_work(chain[-1].lineage)
-    restorer = Restorer(seat, gang, chain, get_patience_s(config, Phase.RESTORE))
-    restored = restorer.restore(run.abstract_state(), clock.advance)
+    restored = _restore(post, gang, chain, run)
     step = restored.manifest.step if restored else 0
-
-    clock.enter(Phase.COMPILE, step)
-    with storing_programs():
-        prepared = _prepare(run, chain[-1], step)
-        _publish_facts(post, gang, chain[-1], code)
-        # Gloo's first collective waits 30 s for its peers, whatever they still compile.
-        patience_s = get_patience_s(config, Phase.COMPILE)
-        gang.meet("compiled", patience_s)
-        state = restored.state if restored else run.init(chain[-1].seed)
-        gang.meet("placed", patience_s)
-        # Compiles the digest before the first save has to wait for it.
-        state_digests(state)
-
+    held = hold_execution(chain, step)
+    if held != chain:
+        run = _make_step(config, held[-1])
+    post.clock.enter(Phase.COMPILE, step)
+    state, prepared = _compile(post, gang, held[-1], run, restored)
+    _publish_facts(post, gang, held[-1], code)
     batches = Batches(config, sources)
     return Rank(
         post=post,
         gang=gang,
-        helm=Helm(seat, gang, chain, post.meter, is_asked_to_leave),
+        helm=Helm(seat, gang, held, post.meter, is_asked_to_leave),
         run=run,
         saver=Saver(seat, config, gang, post.meter, code),
         reporter=Reporter(seat, post.meter, code),
@@ -136,7 +116,66 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
         completed_s=time.perf_counter(),
         prepared=prepared,
         tags={"first"},
+        restart_at=None if held == chain else chain[len(held)].effective,
     )
+
+
+def hold_execution(chain: list[Plan], step: int) -> list[Plan]:
+    """Return the part of the chain that a gang starting at `step` runs.
+
+    How steps are executed changes at a start only. A gang that had to fall back to before such a
+    change runs the plan before it up to there, and restarts.
+    """
+    for index, plan in enumerate(chain):
+        if plan.kind == "execution" and step < plan.effective:
+            return chain[:index]
+    return chain
+
+
+def _find_chain(post: Post) -> list[Plan]:
+    chain = _wait_for_chain(post.seat, post.config, post.clock)
+    check_chain(chain, post.config)
+    for plan in chain:
+        _check_fit(post.config, plan)
+    return chain
+
+
+def _meet(post: Post, chain: list[Plan]) -> Gang:
+    """Join the gang under one plan, with the devices that the config says."""
+    config = post.config
+    post.clock.enter(Phase.RENDEZVOUS)
+    _configure_jax(post.seat, config)
+    patience_s = get_patience_s(config, Phase.RENDEZVOUS)
+    heartbeat_s = config.limits.heartbeat_s
+    gang = join(post.seat, timeout_s=patience_s, heartbeat_s=heartbeat_s)
+    _require_one_plan(gang, chain, patience_s)
+    _require_devices(config)
+    return gang
+
+
+def _restore(post: Post, gang: Gang, chain: list[Plan], run: Step) -> Restored | None:
+    seat = post.seat
+    if seat.is_first:
+        CheckpointStore(seat.run_dir, seat.attempt).remove_stale_work(chain[-1].lineage)
+    restorer = Restorer(seat, gang, chain, get_patience_s(post.config, Phase.RESTORE))
+    return restorer.restore(run.abstract_state(), post.clock.advance)
+
+
+def _compile(
+    post: Post, gang: Gang, plan: Plan, run: Step, restored: Restored | None
+) -> tuple[TrainState, set[int]]:
+    """Compile what the first steps and the first save need; return the state and the lengths."""
+    patience_s = get_patience_s(post.config, Phase.COMPILE)
+    step = restored.manifest.step if restored else 0
+    with storing_programs():
+        prepared = _prepare(run, plan, step)
+        # Gloo's first collective waits 30 s for its peers, whatever they still compile.
+        gang.meet("compiled", patience_s)
+        state = restored.state if restored else run.init(plan.seed)
+        gang.meet("placed", patience_s)
+        # Compiles the digest before the first save has to wait for it.
+        state_digests(state)
+    return state, prepared
 
 
 def get_patience_s(config: TrainerConfig, phase: Phase) -> float:

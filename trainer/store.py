@@ -280,6 +280,12 @@ class CheckpointStore:
         place.verified_path.unlink(missing_ok=True)
         shutil.rmtree(grave, ignore_errors=True)
 
+    def remove_own_work(self, line: str) -> None:
+        """Remove what failed saves of this attempt left, which on a full disk is in the way."""
+        folder = self._run_dir / line_dir(line) / WORK_DIR
+        for entry in folder.glob(f"a{self._attempt}-*"):
+            shutil.rmtree(entry, ignore_errors=True)
+
     def remove_stale_work(self, lineage: list[Line]) -> None:
         """Remove what older attempts left half done."""
         for line in lineage:

@@ -62,6 +62,8 @@ def take_orders(rank: Rank) -> str | None:
     if orders.adopted is not None:
         publish_plan(rank.post, orders.adopted, rank.code)
         rank.tags.add("plan")
+    if orders.drain is None and rank.step == rank.restart_at:
+        return "restart"
     return orders.drain
 
 

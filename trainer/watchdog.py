@@ -27,17 +27,12 @@ class Watchdog:
         self._clock = clock
         self._rank_dir = rank_dir
         self._end = end
-        self._stopped = threading.Event()
         self.spent_s = 0.0
         """Seconds that looking has cost."""
 
     def start(self) -> None:
         """Watch from now on, in a thread that does not keep the process alive."""
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
-
-    def stop(self) -> None:
-        """Watch no longer."""
-        self._stopped.set()
 
     def look(self) -> bool:
         """End the rank if it is late; return whether it was."""
@@ -51,7 +46,8 @@ class Watchdog:
         return True
 
     def _watch(self) -> None:
-        while not self._stopped.wait(CHECK_S):
+        pause = threading.Event()
+        while not pause.wait(CHECK_S):
             start_s = time.perf_counter()
             if self.look():
                 return

@@ -138,9 +138,11 @@ class LocalFleet:
                 claim = self._claim(attempt, rank)
                 if claim is not None:
                     self._processes.kill(claim.process)
-            for rank in ranks:
-                if not self._wait_free(attempt, rank, FREED_S):
-                    self._kill_holders(attempt, rank)
+            stubborn = self._await_free(attempt, ranks, FREED_S)
+            for rank in stubborn:
+                self._kill_holders(attempt, rank)
+            if stubborn := self._await_free(attempt, stubborn, GONE_S):
+                raise Unavailable(f"attempt {attempt}: ranks {stubborn} still live after SIGKILL")
 
     # Looking.
 
@@ -196,7 +198,7 @@ class LocalFleet:
         alive = [
             RankRef(attempt=attempt, rank=rank)
             for rank in range(self._order.ranks)
-            if is_locked(self._rank(attempt, rank) / wire.RANK_LOCK_FILE)
+            if is_locked(self._lock(attempt, rank))
         ]
         # Silent and unable to start again, so it stays; looking would cost more each attempt.
         if not alive and (self._is_closed(attempt) or self._is_used_up(attempt)):
@@ -218,6 +220,9 @@ class LocalFleet:
 
     def _rank(self, attempt: int, rank: int) -> Path:
         return self._run_dir / wire.rank_dir(attempt, rank)
+
+    def _lock(self, attempt: int, rank: int) -> Path:
+        return self._rank(attempt, rank) / wire.RANK_LOCK_FILE
 
     # Starting.
 
@@ -286,29 +291,22 @@ class LocalFleet:
 
     # Ending.
 
-    def _wait_free(self, attempt: int, rank: int, timeout_s: float) -> bool:
-        lock = self._rank(attempt, rank) / wire.RANK_LOCK_FILE
+    def _await_free(self, attempt: int, ranks: Sequence[int], timeout_s: float) -> list[int]:
+        """Return which ranks' locks are still held after at most `timeout_s` for all of them."""
         pause = threading.Event()
         deadline = time.monotonic() + timeout_s
-        while is_locked(lock):
+        held = list(ranks)
+        while held := [rank for rank in held if is_locked(self._lock(attempt, rank))]:
             if time.monotonic() > deadline:
-                return False
+                break
             pause.wait(POLL_S)
         self._reap()
-        return True
+        return held
 
     def _kill_holders(self, attempt: int, rank: int) -> None:
-        lock = self._rank(attempt, rank) / wire.RANK_LOCK_FILE
-        for holder in self._processes.holders_of(lock):
-            log.warning(
-                "attempt %d rank %d: killing pid %d, which holds its lock",
-                attempt,
-                rank,
-                holder.pid,
-            )
+        for holder in self._processes.holders_of(self._lock(attempt, rank)):
+            log.warning("attempt %d rank %d: pid %d holds its lock", attempt, rank, holder.pid)
             self._processes.kill(holder)
-        if not self._wait_free(attempt, rank, GONE_S):
-            raise Unavailable(f"attempt {attempt} rank {rank} still lives after SIGKILL")
 
 
 def _parse(kind: type[Document], path: Path) -> Document | None:

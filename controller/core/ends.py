@@ -153,12 +153,14 @@ def end_late_start(snapshot: Snapshot, memory: Memory) -> Answer | None:
     gang = own_gang(snapshot, memory)
     if attempt is None or (attempt.closed and attempt.close_cause != "start"):
         return None
-    if gang is not None and all_claimed(gang, memory):
+    # A live rank did start, whatever became of its claim; and one that logged a step is whole.
+    started = sum(view.claimed or view.alive for view in gang.ranks) if gang else 0
+    is_whole = has_stepped(snapshot, attempt.number) and bool(gang and alive_ranks(gang.ranks))
+    if started == memory.policy.ranks or is_whole:
         return None
     if not start_is_overdue(snapshot, memory):
         return None
-    claimed = sum(view.claimed for view in gang.ranks) if gang else 0
-    reason = f"{claimed} of {memory.policy.ranks} ranks started in {memory.policy.start_ms} ms"
+    reason = f"{started} of {memory.policy.ranks} ranks started in {memory.policy.start_ms} ms"
     nonce = nonce_of(attempt)
     close = CloseAttempt(reason=reason, nonce=nonce, attempt=attempt.number, cause="start")
     ranks = alive_ranks(gang.ranks) if gang else []
@@ -166,6 +168,14 @@ def end_late_start(snapshot: Snapshot, memory: Memory) -> Answer | None:
     is_closed = gang is not None and gang.closed
     actions: list[Action] = [*([] if is_closed else [close]), *([kill] if ranks else [])]
     return Answer(reason, actions) if actions else None
+
+
+def has_stepped(snapshot: Snapshot, attempt: int) -> bool:
+    """Return whether the attempt is known to have completed a step."""
+    progress = snapshot.progress
+    if progress is None or isinstance(progress, Unknown):
+        return False
+    return progress.attempt == attempt and progress.completed_steps is not None
 
 
 def start_is_overdue(snapshot: Snapshot, memory: Memory) -> bool:

@@ -1,7 +1,7 @@
 """Starting a gang: storage first, then the plan, the control document, the ranks."""
 
 from contract.wire import Restore
-from controller.core.actions import Action, Halt, LaunchGang, PublishPlan
+from controller.core.actions import Action, Halt, LaunchGang, PublishControl, PublishPlan
 from controller.core.ends import start_is_overdue
 from controller.core.memory import Memory
 from controller.core.owner import order_control, wanted_drain
@@ -87,7 +87,10 @@ def prepare(snapshot: Snapshot, memory: Memory, order: LaunchGang) -> list[Actio
         for plan in memory.chain
         if plan.sha not in memory.published
     ]
-    control = order_control(memory, order.plan_sha, None, order.reason)
+    # The attempt's own nonce: a launch does not wait for the pace of an earlier repair.
+    control = PublishControl(
+        reason=order.reason, nonce=order.nonce, plan_sha=order.plan_sha, drain=None
+    )
     is_published = memory.control_plan_sha == control.plan_sha and memory.control_drain is None
     if not is_published or not shows(snapshot.control, control.plan_sha):
         steps.append(control)

@@ -97,7 +97,21 @@ def say_storage(snapshot: Snapshot, memory: Memory) -> str:
     if attempt is not None and not values:
         return KEEP
     failures = max((value.checkpoint_failures for value in values), default=0)
-    return f"{failures} saves of this attempt failed" if failures else ""
+    return say_failures(snapshot, memory, failures) if failures else ""
+
+
+def say_failures(snapshot: Snapshot, memory: Memory, failures: int) -> str:
+    """Saves failed; told differently once a newer checkpoint came after all."""
+    if isinstance(snapshot.store, Unknown):
+        return KEEP
+    steps = [found.step for found in snapshot.store.checkpoints if found.quarantined is None]
+    failed = f"{failures} saves of this attempt failed"
+    healed = f"saving works again after {failures} failures"
+    told = next((text for subject, text, _ in memory.notes if subject == "storage"), "")
+    text = f"{failed}; the newest checkpoint is of step {max(steps, default=None)}"
+    if told.startswith(healed):
+        return KEEP
+    return healed if told.startswith(failed) and told != text else text
 
 
 def say_quarantine(snapshot: Snapshot, _: Memory) -> str:

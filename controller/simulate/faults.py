@@ -170,6 +170,12 @@ def lose_shim(weather: Weather) -> None:
         weather.later(lambda: gang.kill(rank))
 
 
+def lose_claim(weather: Weather) -> None:
+    """A live rank's claim file is gone."""
+    if found := weather.rank():
+        found[1].claimed = False
+
+
 def poison_step(weather: Weather) -> None:
     """A step that crashes each time it is tried."""
     weather.life.world.poison[weather.random.randrange(1, MAX_STEP)] = (
@@ -327,8 +333,8 @@ FAULTS: dict[str, Fault] = {
     fault.__name__: fault
     for fault in (
         kill_worker, kill_first, kill_all, freeze, freeze_all, hang, hang_unwatched, undead,
-        lose_shim, poison_step, poison_numbers, refuse, damage_manifest, damage_data, fill_disk,
-        fill_ledger, blind_telemetry, blind_port, blind_all, lie, jump_clock, reboot, spoil_control,
-        replace_control, lame_start, kill_controller, second_controller, owner,
+        lose_shim, lose_claim, poison_step, poison_numbers, refuse, damage_manifest, damage_data,
+        fill_disk, fill_ledger, blind_telemetry, blind_port, blind_all, lie, jump_clock, reboot,
+        spoil_control, replace_control, lame_start, kill_controller, second_controller, owner,
     )
 }  # fmt: skip

@@ -24,7 +24,9 @@ class SimRank:
     """One rank and its shim."""
 
     rank: int
+    has_started: bool = False
     claimed: bool = False
+    """Its claim lies there: not so if it was never started, or the file is lost."""
     alive: bool = False
     stopped: bool = False
     has_stacks: bool = False
@@ -127,10 +129,10 @@ class SimGang:
 
     def claim(self, rank: SimRank) -> None:
         """The shim starts its rank, unless the attempt was closed."""
-        if self.closed or rank.claimed:
+        if self.closed or rank.has_started:
             return
-        rank.claimed = rank.alive = True
-        if all(one.claimed for one in self.ranks):
+        rank.has_started = rank.claimed = rank.alive = True
+        if all(one.has_started for one in self.ranks):
             self.enter(0)
 
     def enter(self, index: int) -> None:

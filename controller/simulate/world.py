@@ -159,7 +159,7 @@ class SimFleet(_Hand):
 
     def _start(self, gang: SimGang, rank: SimRank) -> None:
         world = self.world
-        if world.lame_starts > 0 and not rank.claimed:
+        if world.lame_starts > 0 and not rank.has_started:
             world.lame_starts -= 1
             return
         delay_ms = world.random.randrange(20, world.pace.claim_ms)
@@ -190,7 +190,7 @@ class SimFleet(_Hand):
         is_asked = control is not None and control.drain is not None
         # A drain that could not be published is enforced all the same.
         is_asked = is_asked or (bool(asked) and asked[-1].verb != "resume")
-        is_whole = all(rank.claimed for rank in gang.ranks)
+        is_whole = all(rank.has_started for rank in gang.ranks)
         if victims and gang.healthy and gang.moving and is_whole and not is_asked:
             self.world.violate(f"ranks {ranks} of the healthy attempt {gang.number} were killed")
         for rank in victims:

@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from contract.config import TrainerConfig
+from contract.config import ConfigError, TrainerConfig, read_config
 from contract.exits import Exit
 from contract.wire import (
     CONFIG_FILE,
@@ -108,13 +106,11 @@ def _restore(environment: Mapping[str, str]) -> Restore:
 
 def _read_config(path: Path) -> TrainerConfig:
     try:
-        return TrainerConfig.model_validate_json(path.read_bytes())
+        return read_config(path.read_bytes())
     except OSError as error:
         raise End(Exit.CONFIG, f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "config"
-        raise End(Exit.CONFIG, f"{path}: {where}: {first['msg']}") from error
+    except ConfigError as error:
+        raise End(Exit.CONFIG, f"{path}: {error}") from error
 
 
 def _check(settings: Settings) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from contract.checkpoint import read_quarantine_mark
+from contract.plan import Line
 from contract.wire import MANIFEST_FILE, QUARANTINED_SUFFIX, STATE_DIR, Restore
 from tests.conformance.harness import Gang, Run, retimed
 from tests.conformance.trainers import every_trainer, quick_trainer
@@ -198,6 +199,36 @@ def test_checkpoint_past_a_fork_is_left_alone(kind, make_run, launch):
 
 def retimed_before(run: Run, step: int):
     return retimed(run.plan, effective=step - 2, total_steps=FAR - 100)
+
+
+@quick_trainer
+def test_new_line_leaves_at_its_fork_and_saves_apart(kind, make_run, launch):
+    run = make_run(kind, total_steps=FAR)
+    losses = kill_after(run, launch, 20)
+    older, newest = run.checkpoint_steps()[-2:]
+    parent = run.plan
+    line = Line(name="b", fork_step=older, offset_blocks=3)
+    changes = {"kind": "line", "parent": parent.sha, "effective": older}
+    run.plan = run.publish(
+        parent.model_copy(update={**changes, "lineage": [*parent.lineage, line]})
+    )
+    run.point_to(run.plan.sha)
+    again = launch(run, 2, restore=Restore.REQUIRED)
+    steps = again.await_step(older + 12)
+    assert steps[0].step == older
+    assert {record.line for record in steps} == {"b"}
+    assert steps[0].loss != losses[older]  # other text: three blocks were skipped
+    wait_for(lambda: run.verified_steps("b"), kind.patience_s, "a checkpoint on line b")
+    assert newest in run.checkpoint_steps()
+    again.kill()
+    again.await_end()
+    saved = run.checkpoint_steps("b")[-1]
+    assert saved > older
+    resumed = launch(run, 3, restore=Restore.REQUIRED).await_step(saved + 2)
+    assert resumed[0].step == saved
+    recorded = {record.step: record.loss for record in run.steps(2)}
+    for record in resumed:
+        assert record.loss == recorded.get(record.step, record.loss), record.step
 
 
 @quick_trainer

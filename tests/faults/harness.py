@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from contract import wire
+from contract.config import Checkpointing
 from controller.adapters.files import numbered
 from controller.adapters.intents import drop_intent
 from controller.adapters.ledger import create_ledger, read_ledger, verify_ledger
@@ -28,7 +29,7 @@ from tests.faults.controller_process import OFFSET_FILE, ORDER_FILE
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 40.0
+PATIENCE_S = 60.0
 """For whatever the small trainer does."""
 STEP_S = "0.02"
 RANKS = 2
@@ -262,11 +263,14 @@ def make_world(path: Path, *, total_steps: int = 60, **options: Any) -> World:
 
     Options: `kind` of trainer, `place` (where the run's directory is made), `step_s`, `deadline_s`
     of every phase, `environment`, `command`, `budget` (members of Budget), `run` (members of the
-    trainer's config), `cascade_ms`, `margin_ms`.
+    trainer's config), `save_every` so many steps, `cascade_ms`, `margin_ms`.
     """
     base = options.pop("kind", MINIMAL)
     deadline_s = options.pop("deadline_s", base.deadline_s)
-    run_options = {"total_steps": total_steps, **options.pop("run", {})}
+    saving = Checkpointing(
+        every_steps=options.pop("save_every", 10), keep=2, permanent_every_steps=None
+    )
+    run_options = {"total_steps": total_steps, "checkpointing": saving, **options.pop("run", {})}
     kind = replace(
         base,
         command=options.pop("command", base.command),

@@ -65,7 +65,7 @@ def test_controller_that_dies_on_the_way_to_a_gang_is_succeeded(make, death):
 
 @pytest.mark.parametrize("death", CRASH)
 def test_controller_that_dies_while_a_gang_is_replaced_is_succeeded(make, death):
-    world = make(total_steps=30)
+    world = make(total_steps=60)
     with Sampler(world):
         controller = world.control(die=death)
         world.await_verified(10)
@@ -74,7 +74,7 @@ def test_controller_that_dies_while_a_gang_is_replaced_is_succeeded(make, death)
         assert world.control().wait() == "completed"
     assert world.attempts() == [1, 2]
     assert len(world.memory().incidents) == 1
-    assert world.surviving_steps() == list(range(30))
+    assert world.surviving_steps() == list(range(60))
     world.check_replay(2)
     world.check_ledger()
 
@@ -82,7 +82,7 @@ def test_controller_that_dies_while_a_gang_is_replaced_is_succeeded(make, death)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("method", ["close", "kill"])
 def test_controller_that_dies_while_it_ends_a_frozen_rank_is_succeeded(make, method, when):
-    world = make(total_steps=30, cascade_ms=600)
+    world = make(total_steps=60, cascade_ms=600)
     with Sampler(world):
         controller = world.control(die=f"fleet.{method}:{when}:1")
         world.await_verified(10)
@@ -98,17 +98,17 @@ def test_controller_that_dies_while_it_ends_a_frozen_rank_is_succeeded(make, met
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_controller_that_dies_while_it_quarantines_is_succeeded(make, when):
-    world = make(total_steps=30)
+    world = make(total_steps=80, save_every=20)
     with Sampler(world):
         controller = world.control(die=f"checkpoints.quarantine:{when}:1")
-        world.await_verified(20)
-        (world.run.checkpoint(20) / "manifest.json").write_bytes(b"{}")
+        world.await_verified(40)
+        (world.run.checkpoint(40) / "manifest.json").write_bytes(b"{}")
         world.kill(1, 0, 1)
         await_death(world, controller)
         assert world.control().wait() == "completed"
     assert list(world.path.rglob(f"*{QUARANTINED_SUFFIX}"))
-    assert world.run.steps(2)[0].step == 10
-    assert world.surviving_steps() == list(range(30))
+    assert world.run.steps(2)[0].step == 20
+    assert world.surviving_steps() == list(range(80))
     world.check_ledger()
 
 
@@ -131,7 +131,7 @@ def test_controller_that_dies_while_it_suspends_is_succeeded(make, when):
 
 
 def test_training_goes_on_without_a_controller_and_the_next_adopts_the_same_processes(make):
-    world = make(total_steps=60)
+    world = make(total_steps=200)
     first = world.control()
     world.await_step(1, 5)
     first.process.kill()
@@ -142,14 +142,14 @@ def test_training_goes_on_without_a_controller_and_the_next_adopts_the_same_proc
     second = world.control()
     assert second.wait() == "completed"
     assert pids(world, 1) == before
-    assert [record.step for record in world.run.steps(1)] == list(range(60))
+    assert [record.step for record in world.run.steps(1)] == list(range(200))
     epochs = {record.epoch for record in world.records()}
     assert epochs == {1, 2}
     world.check_ledger()
 
 
 def test_controller_that_is_asked_to_leave_leaves_the_gang_alone(make):
-    world = make(total_steps=60)
+    world = make(total_steps=150)
     first = world.control()
     world.await_step(1, 5)
     before = pids(world, 1)
@@ -162,7 +162,7 @@ def test_controller_that_is_asked_to_leave_leaves_the_gang_alone(make):
 
 
 def test_second_controller_refuses_and_names_the_first(make):
-    world = make(total_steps=60)
+    world = make(total_steps=300)
     first = world.control()
     world.await_step(1, 2)
     second = world.control()
@@ -174,7 +174,7 @@ def test_second_controller_refuses_and_names_the_first(make):
 
 
 def test_stopped_leader_is_gone_before_another_takes_over(make):
-    world = make(total_steps=80)
+    world = make(total_steps=400)
     first = world.control()
     world.await_step(1, 5)
     before = pids(world, 1)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from contract.config import Checkpointing
 from contract.exits import Exit
 from contract.plan import MixtureStage, Plan
 from contract.wire import STACKS_FILE, Restore, rank_dir
@@ -22,10 +21,10 @@ pytestmark = pytest.mark.faults
     ids=["worker", "rank 0", "all"],
 )
 def test_killed_ranks_are_recovered_with_the_same_bits(make, ranks, root, confidence):
-    world = make(total_steps=60)
+    world = make(total_steps=70, save_every=30)
     controller = world.control()
-    world.await_verified(10)
-    world.await_step(1, 17)
+    world.await_verified(30)
+    world.await_step(1, 40)
     with Sampler(world):
         world.kill(1, *ranks)
         assert controller.wait() == "completed"
@@ -35,15 +34,15 @@ def test_killed_ranks_are_recovered_with_the_same_bits(make, ranks, root, confid
         root, Exit.KILLED, confidence,
     )  # fmt: skip
     assert world.check_replay(2) >= 5
-    assert world.surviving_steps() == list(range(60))
+    assert world.surviving_steps() == list(range(70))
     world.check_ledger()
 
 
 def test_frozen_rank_is_found_by_the_deadline_and_gone_before_the_next_gang(make):
-    world = make(total_steps=40, deadline_s=3)
+    world = make(total_steps=60, save_every=30, deadline_s=3)
     controller = world.control()
-    world.await_verified(10)
-    world.await_step(1, 14)
+    world.await_verified(30)
+    world.await_step(1, 38)
     frozen = world.claim(1, 1).process
     with Sampler(world):
         os.kill(frozen.pid, signal.SIGSTOP)
@@ -60,8 +59,7 @@ def test_frozen_rank_is_found_by_the_deadline_and_gone_before_the_next_gang(make
 
 
 def test_crash_at_the_same_step_is_confirmed_once_and_halts_with_file_and_step(make):
-    saving = Checkpointing(every_steps=15, keep=2, permanent_every_steps=None)
-    world = make(total_steps=40, run={"checkpointing": saving})
+    world = make(total_steps=40, save_every=15)
     stages = [
         MixtureStage(start=0, parts={"code": 32}),
         MixtureStage(start=20, parts={"code": 20, "docs": 12}),

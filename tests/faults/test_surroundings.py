@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 from contract.wire import (
     CHECKPOINTS_DIR,
     ENDPOINT_FILE,
+    LEDGER_DIR,
     MANIFEST_FILE,
     QUARANTINED_SUFFIX,
     ControlDocument,
@@ -31,19 +33,26 @@ pytestmark = pytest.mark.faults
 DISK_MB = 24
 
 
-@contextmanager
-def small_disk(path: Path) -> Iterator[bool]:
-    """Mount a small file system at `path`; False where this user may not."""
+@dataclass(frozen=True)
+class Disk:
+    """A place for a run."""
+
+    path: Path
+    is_small: bool
+    """False where this user may not mount one."""
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """Mount a small file system; it outlives the processes of `make`, which is asked for later."""
+    path = tmp_path / "disk"
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "none", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.stderr.write(f"no small disk: {done.stderr.strip()}; tried on a blocked directory\n")
-        yield False
-        return
-    try:
-        yield True
-    finally:
+    yield Disk(path, is_small=not done.returncode)
+    if not done.returncode:
         subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
@@ -93,38 +102,27 @@ def exposition(world) -> str:
     return httpx.get(f"http://{endpoint.host}:{endpoint.port}/metrics", timeout=5).text
 
 
-def test_full_disk_degrades_the_status_and_nothing_else(make, tmp_path):
-    disk = tmp_path / "disk"
-    with small_disk(disk) as is_mounted:
-        world = make(total_steps=120, place=disk)
-        controller = world.control()
-        world.await_verified(10)
-        kept = world.run.checkpoint(10)
-        records = len(world.records())
-        restore = fill_or_block(world, disk, is_mounted=is_mounted)
-        note = world.await_note("storage")
-        reached = step_of(world)
-        wait_for(lambda: step_of(world) > reached + 3, 20, "training to go on")
-        assert note
-        assert len(world.records()) > records, "the ledger takes records on a full disk"
-        assert world.live_attempts() == [1]
-        store = CheckpointFiles(
-            world.path, run_uid=harness.RUN_UID, fence=Fence(world.path / "ledger", 99)
-        )
-        if is_mounted:
-            assert store.damage_of("main", int(kept.name)) == []
-        restore()
-        assert controller.wait(60) == "completed"
-        assert world.attempts() == [1]
-        assert store.damage_of("main", 120) == []
-        world.check_ledger()
-        world.close()
-
-
-def fill_or_block(world, disk: Path, *, is_mounted: bool):
-    if is_mounted:
-        return fill(disk).unlink
-    return block(world)
+def test_full_disk_degrades_the_status_and_nothing_else(disk, make):
+    world = make(total_steps=300, place=disk.path)
+    controller = world.control()
+    world.await_verified(10)
+    records = len(world.records())
+    restore = fill(disk.path).unlink if disk.is_small else block(world)
+    kept = [step for step in world.run.checkpoint_steps() if world.run.mark(step).exists()]
+    assert world.await_note("storage")
+    reached = step_of(world)
+    wait_for(lambda: step_of(world) > reached + 3, 20, "training to go on")
+    assert len(world.records()) > records, "the ledger takes records on a full disk"
+    assert world.live_attempts() == [1]
+    fence = Fence(world.path / LEDGER_DIR, 99)
+    store = CheckpointFiles(world.path, run_uid=harness.RUN_UID, fence=fence)
+    if disk.is_small:
+        assert store.damage_of("main", kept[-1]) == []
+    restore()
+    assert controller.wait(60) == "completed"
+    assert world.attempts() == [1]
+    assert store.damage_of("main", 300) == []
+    world.check_ledger()
 
 
 def block(world):
@@ -151,7 +149,7 @@ def test_checkpoint_directory_that_takes_no_file_is_found_before_the_launch(make
 
 
 def test_checkpoint_directory_that_stops_taking_files_degrades_the_status_only(make):
-    world = make(total_steps=60)
+    world = make(total_steps=200)
     controller = world.control()
     world.await_verified(10)
     undo = block(world)
@@ -162,7 +160,7 @@ def test_checkpoint_directory_that_stops_taking_files_degrades_the_status_only(m
     undo()
     assert controller.wait() == "completed"
     assert world.attempts() == [1]
-    assert world.run.mark(60).exists()
+    assert world.run.mark(200).exists()
 
 
 def deafen(world, attempt: int) -> None:
@@ -199,7 +197,7 @@ def test_unreachable_telemetry_destroys_nothing_and_hinders_nothing(make):
 
 
 def test_jump_of_the_wall_clock_is_named_and_ends_nothing(make):
-    world = make(total_steps=80)
+    world = make(total_steps=150)
     controller = world.control()
     world.await_step(1, 5)
     world.jump_clock(3_600_000)
@@ -224,7 +222,7 @@ def changed_past(world) -> bytes:
     plan = world.run.plan
     peaks = plan.peaks | {"learning_rate": {"matrix": "0.5", "other": "0.5"}}
     child = plan.model_copy(
-        update={"parent": plan.sha, "kind": "horizon", "effective": 70, "peaks": peaks}
+        update={"parent": plan.sha, "kind": "horizon", "effective": 290, "peaks": peaks}
     )
     world.run.publish(child)
     return (
@@ -245,7 +243,7 @@ def changed_past(world) -> bytes:
     ("kind", "reason"), [("garbage", "unreadable"), ("changed past", "plan_past")]
 )
 def test_false_pointer_is_refused_by_the_trainer_and_repaired_by_the_controller(make, kind, reason):
-    world = make(total_steps=100)
+    world = make(total_steps=300)
     controller = world.control()
     world.await_step(1, 5)
     # Stopped, so that the trainer sees it before it is repaired.
@@ -264,14 +262,14 @@ def test_false_pointer_is_refused_by_the_trainer_and_repaired_by_the_controller(
 
 
 def test_damaged_newest_checkpoint_is_set_aside_and_the_older_one_used(make):
-    world = make(total_steps=60)
+    world = make(total_steps=80, save_every=20)
     controller = world.control()
-    world.await_verified(20)
-    (world.run.checkpoint(20) / MANIFEST_FILE).unlink()
+    world.await_verified(40)
+    (world.run.checkpoint(40) / MANIFEST_FILE).unlink()
     world.kill(1, 0, 1)
     assert controller.wait() == "completed"
     assert world.attempts() == [1, 2]
-    assert world.run.steps(2)[0].step == 10
-    assert world.check_replay(2) >= 10
+    assert world.run.steps(2)[0].step == 20
+    assert world.check_replay(2) >= 20
     assert list((world.path / CHECKPOINTS_DIR).rglob(f"*{QUARANTINED_SUFFIX}"))
     world.check_ledger()

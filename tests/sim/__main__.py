@@ -20,13 +20,13 @@ def main() -> int:
     tally = campaign(options.seed, options.count)
     spent_s = time.perf_counter() - begin_s
     lines = [*tally.lines(), f"{tally.lives / spent_s:.1f} lives a second"]
-    begin_s = time.perf_counter()
+    begin_s = time.process_time()
     quiet = live_quietly(QUIET_DAYS, kills=QUIET_KILLS)
     days = quiet.world.agenda.now_ms / DAY_MS
-    spent_s = time.perf_counter() - begin_s
+    spent_s = time.process_time() - begin_s
     lines.append(
-        f"{days / spent_s:.0f} simulated days a second with {QUIET_KILLS} killed ranks in "
-        f"{days:.0f} days and a pass each hour"
+        f"{days / spent_s:.0f} simulated days a second of CPU time with {QUIET_KILLS} killed "
+        f"ranks in {days:.0f} days and a pass each hour"
     )
     sys.stdout.write("\n".join(lines) + "\n")
     return 1 if tally.failed else 0

@@ -10,8 +10,8 @@ from tests.sim.scripted import SCRIPTS, STEPS, scripted_life
 SHARDS = 4
 
 EFFECTS = {
-    "crash-suspend": {"fleet.launch", "fleet.close", "publisher.publish_control"},
-    "freeze-fork": {"fleet.kill", "checkpoints.quarantine", "publisher.publish_plan"},
+    "crash-suspend": {"fleet.launch", "publisher.publish_control", "publisher.publish_plan"},
+    "freeze-fork": {"fleet.close", "fleet.kill", "checkpoints.quarantine"},
 }
 
 

@@ -214,6 +214,7 @@ def test_read_back_that_differs_is_quarantined_and_counted(tmp_path, make_state,
     assert place.is_quarantined
     assert not place.is_verified
     assert dock.failures(OTHER) == 1
+    assert not list(place.path.with_name(".work").iterdir())
     with pytest.raises(End) as end:
         dock.restore(like)
     assert end.value.code is Exit.NO_CHECKPOINT
@@ -263,6 +264,35 @@ def test_failed_save_is_counted_and_the_next_one_succeeds(dock, make_state):
 )
 def test_failures_are_classified_by_number_or_by_words(error, reason):
     assert classify_failure(error) == reason
+
+
+class FullStore(LocalStore):
+    """Loses the folder of a save while it is being written, as a failing disk would."""
+
+    def __init__(self, run_dir):
+        super().__init__()
+        self.run_dir = run_dir
+
+    def put(self, key, value):
+        if key.endswith("/committed/0"):
+            for work in (self.run_dir / "checkpoints/main/.work").iterdir():
+                shutil.rmtree(work / "state")
+                (work / "rest").write_text("what is left")
+            self.put = super().put
+        super().put(key, value)
+
+
+def test_save_that_lost_its_arrays_is_never_verified_and_leaves_no_work(tmp_path, make_state):
+    dock = Dock(tmp_path, store=FullStore(tmp_path))
+    assert dock.save(make_state(1), 10) != VERIFIED
+    assert not list((tmp_path / "checkpoints/main/.work").iterdir())
+    assert dock.save(make_state(1), 20) == VERIFIED
+    assert [place.step for place in places_verified(dock)] == [20]
+
+
+def places_verified(dock):
+    places = list_places(dock.run_dir, dock.plan.lineage)
+    return [place for place in places if place.is_verified]
 
 
 def test_same_state_saved_again_counts_as_saved_and_is_verified(dock, make_state, tmp_path):

@@ -10,6 +10,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from contract import metrics
 from contract.config import Evaluation, TrainerConfig
 from contract.exits import Exit
+from contract.model import Execution
 from contract.schedule import round_binary32
 from contract.wire import (
     EVALS_FILE,
@@ -30,10 +31,10 @@ from tests.trainer.builders import (
     publish,
     retimed,
 )
-from trainer.compile_cache import CACHE_DIR
+from trainer.compile_cache import ENV_CACHE_DIR
 from trainer.ends import End
 from trainer.phases import PhaseClock
-from trainer.start import Post, get_ready
+from trainer.start import Post, get_ready, hold_execution
 from trainer.store import list_places
 from trainer.telemetry import Meter, watch_clock
 from trainer.train import train
@@ -61,10 +62,11 @@ def programs(tmp_path_factory):
 
 
 @pytest.fixture
-def make_scene(tmp_path, programs):
+def make_scene(tmp_path, programs, monkeypatch):
+    monkeypatch.setenv(ENV_CACHE_DIR, str(programs))
+
     def make(name="run"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / CACHE_DIR).symlink_to(programs)
         return Scene(tmp_path / name)
 
     return make
@@ -192,6 +194,16 @@ def test_unreadable_source_ends_at_the_step_that_needs_it_and_names_it(make_scen
     assert "No such file" in end.value.text
     # The first step had been read when the file went.
     assert rank.post.clock.step == rank.step
+
+
+def test_gang_that_fell_back_before_an_execution_change_runs_the_plan_before_it(tmp_path):
+    plan = a_plan(a_config(tmp_path))
+    change = {"kind": "execution", "parent": plan.sha, "effective": 8}
+    child = plan.model_copy(update={**change, "execution": Execution(waves=2)})
+    later = retimed(child, effective=12, total_steps=16)
+    chain = [plan, child, later]
+    assert hold_execution(chain, 7) == [plan]
+    assert hold_execution(chain, 8) == chain
 
 
 def test_changed_source_is_refused_before_the_gang_meets(make_scene):

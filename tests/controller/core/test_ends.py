@@ -98,6 +98,24 @@ def test_ranks_that_never_start_end_the_attempt():
     assert the(decision, "kill_ranks").ranks == [0, 1, 2]
 
 
+def test_live_rank_without_a_claim_did_start():
+    run = a_run().launched().with_rank(3, claimed=False)
+    assert run.after(10 * run.policy.start_ms).decide().rule == "watch"
+
+
+def test_gang_that_logged_a_step_is_never_a_failed_start():
+    run = a_run().launched().with_rank(3, claimed=False, alive=False).with_progress(1)
+    assert run.after(10 * run.policy.start_ms).decide().rule == "watch"
+
+
+def test_dead_gang_that_lost_its_claims_is_closed_all_the_same():
+    run = a_run().launched().with_progress(1).after(10**6)
+    for rank in range(4):
+        run.with_rank(rank, claimed=False, alive=False)
+    assert verbs_of(run.pass_once()) == ["close_attempt"]
+    assert run.with_gang(closed=True).decide().rule == "record_end"
+
+
 def test_new_controller_gives_an_unfinished_launch_its_time_anew():
     run = a_run()
     run.pass_once(ok=False)

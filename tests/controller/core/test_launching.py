@@ -141,6 +141,15 @@ def test_checkpoint_without_manifest_is_marked_only_while_no_rank_lives():
     assert "main/20" in run.memory.notes[0][1]
 
 
+def test_nothing_is_marked_while_an_older_rank_lives():
+    run = a_run().launched()
+    damaged = a_checkpoint(20, run.plan, manifest_sha256=None, plan_sha=None)
+    run.seeing(store=StoreView(checkpoints=[damaged], ever_complete=True))
+    run.over(137, 94, 94, 94).with_remains(0, 1)
+    assert run.decide().rule == "wait_delay"
+    assert run.with_gang(remains=[]).decide().rule == "quarantine_damaged"
+
+
 def test_nothing_is_marked_where_ranks_may_live():
     run = a_run().launched()
     damaged = a_checkpoint(20, run.plan, manifest_sha256=None, plan_sha=None)

@@ -78,9 +78,24 @@ def test_storage_problem_is_told_until_it_is_over():
     assert noted(run) == {}
 
 
-def test_failed_saves_are_told():
-    run = a_run().launched().with_telemetry(0, 1, checkpoint_failures=2)
-    assert noted(run)["storage"] == "2 saves of this attempt failed"
+def test_failed_saves_are_told_until_one_works_again():
+    run = a_run().launched().with_checkpoints(10).with_telemetry(0, 1, checkpoint_failures=2)
+    assert noted(run)["storage"] == (
+        "2 saves of this attempt failed; the newest checkpoint is of step 10"
+    )
+    assert run.decide().actions == []
+    assert noted(run.with_checkpoints(10, 20))["storage"] == ("saving works again after 2 failures")
+    assert run.with_checkpoints(10, 20, 30).decide().actions == []
+    run.with_telemetry(0, 1, checkpoint_failures=3)
+    assert "3 saves of this attempt failed" in noted(run)["storage"]
+
+
+def test_launch_does_not_wait_for_the_pace_of_a_repair():
+    run = a_run().launched().blind("control")
+    for _ in range(6):
+        run.after(300_000).pass_once(ok=False)
+    run.with_ends(137, 137, 137, 137).pass_once()
+    assert run.after(20_000).decide().rule == "launch"
 
 
 def test_quarantined_checkpoints_are_named():
