@@ -236,8 +236,8 @@ def _check_batch(devices: int, tokens_per_step: int, context_length: int) -> lis
     sequences = tokens_per_step // context_length
     if sequences % devices:
         text = (
-            f"a step holds {sequences} sequences of {context_length} tokens; it must be a multiple of"
-            f" the {devices} devices, since each sequence lies whole on one"
+            f"a step holds {sequences} sequences of {context_length} tokens; that must be a"
+            f" multiple of the {devices} devices, since each sequence lies whole on one"
         )
         return [("mesh-batch", text)]
     return []

@@ -25,6 +25,7 @@ from trainer.integrity import state_digests
 from trainer.mesh import make_mesh
 from trainer.optim import AdamSettings, make_optimizer
 from trainer.peak import measure_matrix_flops
+from trainer.peers import PeerWatch
 from trainer.phases import PhaseClock
 from trainer.plans import check_chain, find_saved_chain, read_chain
 from trainer.report import Reporter
@@ -56,6 +57,7 @@ class Rank:
 
     post: Post
     gang: Gang
+    peers: PeerWatch
     helm: Helm
     run: Step
     saver: Saver
@@ -88,7 +90,7 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
     sources = Sources(seat.run_dir, config)
     sources.verify()
     chain = _find_chain(post)
-    gang = _meet(post, chain)
+    gang, peers = _meet(post, chain)
     post.clock.enter(Phase.RESTORE)
     run = _make_step(config, chain[-1])
     restored = _restore(post, gang, chain, run)
@@ -103,6 +105,7 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
     return Rank(
         post=post,
         gang=gang,
+        peers=peers,
         helm=Helm(seat, gang, held, post.meter, is_asked_to_leave),
         run=run,
         saver=Saver(seat, config, gang, post.meter, code),
@@ -140,7 +143,7 @@ def _find_chain(post: Post) -> list[Plan]:
     return chain
 
 
-def _meet(post: Post, chain: list[Plan]) -> Gang:
+def _meet(post: Post, chain: list[Plan]) -> tuple[Gang, PeerWatch]:
     """Join the gang under one plan, with the devices that the config says."""
     config = post.config
     post.clock.enter(Phase.RENDEZVOUS)
@@ -148,9 +151,11 @@ def _meet(post: Post, chain: list[Plan]) -> Gang:
     patience_s = get_patience_s(config, Phase.RENDEZVOUS)
     heartbeat_s = config.limits.heartbeat_s
     gang = join(post.seat, timeout_s=patience_s, heartbeat_s=heartbeat_s)
+    peers = PeerWatch(post.clock, post.seat.rank_dir)
+    peers.start(gang, post.seat.coordinator.rpartition(":")[0], patience_s)
     _require_one_plan(gang, chain, patience_s)
     _require_devices(config)
-    return gang
+    return gang, peers
 
 
 def _restore(post: Post, gang: Gang, chain: list[Plan], run: Step) -> Restored | None:

@@ -21,7 +21,6 @@ from trainer.mesh import AXES, BATCH, REPLICA, REPLICATED, place_words
 from trainer.model import (
     EXPERT_WEIGHTS,
     BlockStats,
-    LossParts,
     Model,
     Params,
     compute_logits,
@@ -96,7 +95,8 @@ class _Floats(NamedTuple):
     """Floats summed over all devices in one collective."""
 
     dense: Params
-    loss: LossParts
+    losses: tuple[jax.Array, jax.Array]
+    """Cross entropy, total loss."""
     expert_square: jax.Array
     """Squared norm of the gradients of this device's experts, divided among its replicas."""
 
@@ -271,21 +271,18 @@ class Step:
         # Made varying, parameters get gradients of this device alone; they are summed below.
         params = jax.tree.map(lambda x: make_varying(x, AXES), params)
 
-        def lose(params: Params) -> tuple[jax.Array, tuple[LossParts, BlockStats]]:
+        def lose(params: Params) -> tuple[jax.Array, tuple[jax.Array, BlockStats]]:
             one = jnp.float32(1)
             logits, stats = compute_logits(self.model, params, bias_ne, token_bl, one)
             loss = compute_loss(logits, target_bl, tokens)
-            return loss.cross_entropy + self._z_factor * loss.z, (loss, stats)
+            return loss.cross_entropy + self._z_factor * loss.z, (loss.cross_entropy, stats)
 
-        grads, (loss, stats) = jax.grad(lose, has_aux=True)(params)
+        (total, (loss, stats)), grads = jax.value_and_grad(lose, has_aux=True)(params)
         counts, words, ranges = _count(stats, word_dw)
         share = (self.model.shape.experts_per_token, self.model.shape.experts)
         bias = balance(counts.margin_neb, *ranges, share)
-        grads, loss, grad_norm = _sum_floats(grads, loss)
-        report = _report(counts, words, bias) | {
-            "loss": loss.cross_entropy,
-            "total_loss": loss.cross_entropy + self._z_factor * loss.z,
-        }
+        grads, (loss, total), grad_norm = _sum_floats(grads, (loss, total))
+        report = _report(counts, words, bias) | {"loss": loss, "total_loss": total}
         return (grads, grad_norm), bias, report
 
     @property
@@ -321,8 +318,10 @@ def _count(
     return counts, (word_min, word_max), (low_n, high_n)
 
 
-def _sum_floats(grads: Params, loss: LossParts) -> tuple[Params, LossParts, jax.Array]:
-    """Return global gradients and loss, and the norm of all gradients, in two collectives.
+def _sum_floats(
+    grads: Params, losses: tuple[jax.Array, jax.Array]
+) -> tuple[Params, tuple[jax.Array, jax.Array], jax.Array]:
+    """Return global gradients and losses, and the norm of all gradients, in two collectives.
 
     Expert gradients are summed over replicas alone: the first collective, none with one replica.
     """
@@ -330,10 +329,10 @@ def _sum_floats(grads: Params, loss: LossParts) -> tuple[Params, LossParts, jax.
     experts = sum_together({name: blocks.pop(name) for name in EXPERT_WEIGHTS}, REPLICA)
     square = _square(experts) / np.float32(lax.axis_size(REPLICA))
     square = make_varying(square, AXES)
-    floats = sum_together(_Floats(grads | {"blocks": blocks}, loss, square), AXES)
+    floats = sum_together(_Floats(grads | {"blocks": blocks}, losses, square), AXES)
     norm = jnp.sqrt(_square(floats.dense) + floats.expert_square)
     grads = floats.dense | {"blocks": floats.dense["blocks"] | experts}
-    return grads, floats.loss, norm
+    return grads, floats.losses, norm
 
 
 def _square(tree: Tree) -> jax.Array:

@@ -265,6 +265,7 @@ def main() -> NoReturn:
         traceback.print_exc()
         code, text = Exit.ERROR, f"{type(error).__name__}: {first_line(error)}"
     if rank is not None and code in AGREED:
+        rank.peers.say_goodbye()
         rank.gang.part(PART_S)
     leave(post.seat.rank_dir, code, step=post.clock.step, text=text)
 

@@ -40,7 +40,7 @@ class Watchdog:
         if age_s <= deadline_s:
             return False
         phase, step = self._clock.phase, self._clock.step
-        self._dump_stacks()
+        dump_stacks(self._rank_dir)
         text = f"no progress for {age_s:.1f} s in phase {phase} (deadline {deadline_s:.1f} s)"
         self._end(self._rank_dir, Exit.STALL, step=step, text=text)
         return True
@@ -53,10 +53,12 @@ class Watchdog:
                 return
             self.spent_s += time.perf_counter() - start_s
 
-    def _dump_stacks(self) -> None:
-        path = self._rank_dir / STACKS_FILE
-        try:
-            with path.open("a") as file:
-                faulthandler.dump_traceback(file, all_threads=True)
-        except OSError as error:
-            LOG.warning("%s: %s", path, error.strerror)
+
+def dump_stacks(rank_dir: Path) -> None:
+    """Append the stacks of all threads to the rank's stack file."""
+    path = rank_dir / STACKS_FILE
+    try:
+        with path.open("a") as file:
+            faulthandler.dump_traceback(file, all_threads=True)
+    except OSError as error:
+        LOG.warning("%s: %s", path, error.strerror)

@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.trainers import ENV_TRAINER
+from tests.conformance.harness import ENV_TRAINER
 
 
 def main() -> int:
-    """Run the suite on the command line's trainer; return pytest's exit code."""
+    """Run the suite on the command line's trainer; return pytest's exit code.
+
+    The variable is set before pytest imports the list of trainers.
+    """
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument("--trainer", required=True, help="the command that starts one rank")
+    parser.add_argument(
+        "--trainer", required=True, help="the command that starts one rank, in any directory"
+    )
     known, rest = parser.parse_known_args()
     os.environ[ENV_TRAINER] = known.trainer
     return pytest.main([str(Path(__file__).parent), *rest])

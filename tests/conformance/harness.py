@@ -8,11 +8,12 @@ import socket
 import subprocess
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from fractions import Fraction
+from http.client import HTTPConnection
 from pathlib import Path
 
-import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from contract.checkpoint import Manifest, read_manifest
@@ -72,6 +73,8 @@ from contract.wire import (
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
+ENV_TRAINER = "STEERSMAN_CONFORMANCE_TRAINER"
+"""Command of a trainer to test instead of ours; set by `python -m tests.conformance`."""
 RUN_UID = "conformance"
 TOKENS_PER_STEP = 1_024
 LENGTH = 64
@@ -358,10 +361,15 @@ class Gang:
         path = self.file(rank, ENDPOINT_FILE)
         wait_for(path.exists, self.run.kind.start_s, f"the endpoint of rank {rank}")
         endpoint = Endpoint.model_validate_json(path.read_bytes())
-        reply = httpx.get(f"http://{endpoint.host}:{endpoint.port}/metrics", timeout=10)
-        assert reply.status_code == 200
+        # Not httpx: each of its clients builds a TLS context, which costs more than the scrape.
+        connection = HTTPConnection(endpoint.host, endpoint.port, timeout=30)
+        with closing(connection):
+            connection.request("GET", "/metrics")
+            reply = connection.getresponse()
+            assert reply.status == 200
+            text = reply.read().decode()
         found: Samples = {}
-        for family in text_string_to_metric_families(reply.text):
+        for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 labels = tuple(sorted(sample.labels.items()))
                 found.setdefault(sample.name, {})[labels] = sample.value

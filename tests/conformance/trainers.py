@@ -7,10 +7,7 @@ import sys
 
 import pytest
 
-from tests.conformance.harness import TrainerKind
-
-ENV_TRAINER = "STEERSMAN_CONFORMANCE_TRAINER"
-"""Command of a trainer to test instead of ours; set by `python -m tests.conformance`."""
+from tests.conformance.harness import ENV_TRAINER, TrainerKind
 
 MINIMAL = TrainerKind(
     name="minimal",

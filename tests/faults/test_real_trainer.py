@@ -13,7 +13,8 @@ from tests.conformance.trainers import JAX
 from tests.faults.harness import Sampler
 from tests.faults.test_ranks import explosive
 
-pytestmark = pytest.mark.faults
+# Twice the usual limit: each start compiles, and a busy machine multiplies that.
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 STEP_DEADLINE_S = 12
 

@@ -225,7 +225,7 @@ class StaleLedger:
 
     def records(self) -> list[LedgerRecord]:
         records = list(self.ledger.records())
-        return records[:-4] if len(records) > 12 else records
+        return records[:-4] if len(records) > 8 else records
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.ledger, name)

@@ -83,7 +83,10 @@ def test_act_without_an_intent_is_caught():
 
 
 def test_memory_that_is_not_the_fold_of_the_ledger_is_caught():
-    assert found_by_seeds("memory is not what a rebuild gives", wrap=bugs.remember_too_little)
+    twice = [(301_000, "kill_worker"), (450_000, "second_controller"), (600_000, "kill_worker")]
+    broken = directed(twice, wrap=bugs.remember_too_little)
+    assert any("memory is not what a rebuild gives" in what for what in broken)
+    assert not directed(twice)
 
 
 def test_effects_of_a_former_controller_are_caught():

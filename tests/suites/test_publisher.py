@@ -34,6 +34,7 @@ def test_document_is_read_as_published(stage):
 
 def test_garbage_is_damage_until_the_next_document(stage):
     stage.publisher.publish_control(a_document(4))
+    assert stage.publisher.read_control().seq == 4
     stage.garble()
     with pytest.raises(Damaged):
         stage.publisher.read_control()

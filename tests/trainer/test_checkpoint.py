@@ -267,24 +267,23 @@ def test_failures_are_classified_by_number_or_by_words(error, reason):
 
 
 class FullStore(LocalStore):
-    """Loses the folder of a save while it is being written, as a failing disk would."""
+    """Fails the first save after its arrays are written, as a disk does that is full now."""
 
-    def __init__(self, run_dir):
+    def __init__(self):
         super().__init__()
-        self.run_dir = run_dir
+        self.is_full = True
 
     def put(self, key, value):
-        if key.endswith("/committed/0"):
-            for work in (self.run_dir / "checkpoints/main/.work").iterdir():
-                shutil.rmtree(work / "state")
-                (work / "rest").write_text("what is left")
-            self.put = super().put
+        if self.is_full and key.endswith("/committed/0"):
+            self.is_full = False
+            raise OSError(errno.ENOSPC, "No space left on device")
         super().put(key, value)
 
 
-def test_save_that_lost_its_arrays_is_never_verified_and_leaves_no_work(tmp_path, make_state):
-    dock = Dock(tmp_path, store=FullStore(tmp_path))
-    assert dock.save(make_state(1), 10) != VERIFIED
+def test_save_that_meets_a_full_disk_is_counted_and_frees_what_it_took(tmp_path, make_state):
+    dock = Dock(tmp_path, store=FullStore())
+    assert dock.save(make_state(1), 10).startswith(NO_SPACE)
+    assert dock.failures(NO_SPACE) == 1
     assert not list((tmp_path / "checkpoints/main/.work").iterdir())
     assert dock.save(make_state(1), 20) == VERIFIED
     assert [place.step for place in places_verified(dock)] == [20]

@@ -92,6 +92,16 @@ def test_page_serves_what_the_contract_requires_of_rank_0(post, tmp_path):
     assert set(found["moe_train_checkpoint_failures_total"].values()) == {0}
 
 
+def test_page_serves_what_the_contract_requires_of_every_rank_from_its_start(post):
+    begin_series(post.meter, post.seat)
+    found = scrape(serve(post.meter))
+    for metric in REQUIRED_OF_EVERY_RANK:
+        assert metric.name in found, metric.name
+    labels = dict(next(iter(found["moe_train_rank_info"])))
+    assert labels["run_uid"] == post.seat.run_uid
+    assert labels["plan_sha"] == post.seat.plan_sha
+
+
 def test_page_counts_replayed_tokens_apart(post):
     seat = post.seat.__class__(**{**post.seat.__dict__, "highest_step": 2})
     plan = a_plan(post.config)

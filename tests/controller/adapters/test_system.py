@@ -33,6 +33,9 @@ def test_wait_ends_when_woken_and_only_once():
     clock = SystemClock()
     clock.wake()
     clock.wait(60_000)
+    began = clock.now()
+    clock.wait(60)
+    assert clock.now().mono_ms - began.mono_ms >= 50, "it was woken once only"
     threading.Timer(0.05, clock.wake).start()
     clock.wait(60_000)
 

@@ -130,6 +130,32 @@ def test_ledger_that_cannot_be_written_stops_every_act():
     assert stage.reconciler.pass_once().rule == "launch"
 
 
+def test_record_of_which_it_is_unsure_whether_it_was_written_is_read_back():
+    stage = a_stage(launched=False)
+    failures = ["fsync failed"]
+
+    class Unsure:
+        """Writes a record, and cannot say so."""
+
+        def __getattr__(self, name):
+            return getattr(stage.ports.ledger, name)
+
+        def append(self, kind, body, at):
+            record = stage.ports.ledger.append(kind, body, at)
+            if failures:
+                raise Unavailable(failures.pop())
+            return record
+
+    unsure = Reconciler(replace(stage.ports, ledger=Unsure()), build_status)
+    unsure.resume()
+    with pytest.raises(Unavailable):
+        unsure.pass_once()
+    stage.after(2_000)
+    assert unsure.pass_once().rule == "finish_launch"
+    assert unsure.memory.seq == stage.world.book.head.seq
+    assert unsure.memory == Reconciler(stage.ports, build_status).resume()
+
+
 def test_outcome_that_cannot_be_written_is_done_again_not_forgotten():
     stage = a_stage(launched=False)
     launch = stage.ports.fleet.launch
