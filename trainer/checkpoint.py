@@ -176,7 +176,9 @@ class Saver:
     def _prepare(self, state: TrainState, moment: Moment) -> Save:
         self._number += 1
         line = moment.plan.line.name
+        start_s = time.perf_counter()
         arrays = list_digests(state, state_digests(state))
+        self._count_seconds("digest", start_s)
         return Save(
             number=self._number,
             moment=moment,

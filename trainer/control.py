@@ -1,9 +1,10 @@
 """The control document: rank 0 reads it, all ranks act on it at one agreed step.
 
-Rank 0 puts what it read into the gang's store with a step at which to act, three ahead. Every rank
-looks before each step, and a step synchronises the gang, so all see it before that step. Each rank
-validates a new plan by itself and votes; unanimous votes make it pending, and it governs from its
-own effective step on.
+A rank with news puts it into the gang's store with a step at which to act, three ahead, and says
+so by one bit of the word that it carries through the step. The step takes the maximum of the words
+in a reduction that it has anyway, so after it all ranks know that there is news, look before the
+next step, and a step without news costs no question. Each rank validates a new plan by itself and
+votes; unanimous votes make it pending, and it governs from its own effective step on.
 """
 
 import logging
@@ -23,7 +24,7 @@ LOG = logging.getLogger(__name__)
 
 POLL_S = 0.2
 ACT_AFTER_STEPS = 3
-"""One step lets all ranks see a message, one lets them vote, one is spare."""
+"""One step carries the news, in the next all ranks vote, the third is spare."""
 ACCEPTED = "accepted"
 FOLDER = "control"
 VOTES = "votes"
@@ -120,6 +121,9 @@ class Helm:
         self._seen: set[str] = set()
         self._waiting: dict[str, Message] = {}
         self._is_asked_to_leave = is_asked_to_leave
+        self._must_look = False
+        self.has_news = False
+        """Whether this rank put a message into the store since the step before."""
         self._told_to_leave = False
         self._ballots: dict[str, list[Plan] | None] = {}
         self.chain = chain
@@ -134,10 +138,12 @@ class Helm:
 
     def take_orders(self, step: int) -> Orders:
         """Return what to do before `step`; every rank gets the same answer at the same step."""
+        self.has_news = False
         if self._seat.is_first:
             self._post_file(step)
         self._post_signal(step)
-        self._collect()
+        if self._must_look:
+            self._collect()
         drain = None
         for key in sorted(self._waiting, key=_order):
             message = self._waiting[key]
@@ -148,6 +154,10 @@ class Helm:
             if self._seat.is_first:
                 self._gang.store.forget(f"{FOLDER}/{key}")
         return Orders(drain, self._adopt(step))
+
+    def hear(self, *, has_news: bool) -> None:
+        """Take what the step carried: whether any rank has news. Called after each step."""
+        self._must_look = has_news
 
     def _post_file(self, step: int) -> None:
         try:
@@ -168,6 +178,7 @@ class Helm:
             self._post(f"0-{self._seat.rank}", step, None)
 
     def _post(self, key: str, step: int, document: ControlDocument | None) -> None:
+        self.has_news = True
         message = Message(step + ACT_AFTER_STEPS, document)
         self._gang.store.put(f"{FOLDER}/{key}", message.encode())
 

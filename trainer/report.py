@@ -17,6 +17,9 @@ from trainer.telemetry import Meter
 
 LOG = logging.getLogger(__name__)
 
+WORD_DIGITS = 16
+"""Hexadecimal digits of the plan's sha that a step carries."""
+
 
 @dataclass(frozen=True)
 class Report:
@@ -32,7 +35,26 @@ class Report:
     router_entropy: float
     router_bias_max: float
     plan_words: tuple[int, int]
-    """Smallest and largest over the gang, word by word."""
+    """Smallest and largest over the gang."""
+
+    @property
+    def has_one_plan(self) -> bool:
+        """Whether all ranks ran the step under one plan."""
+        low, high = self.plan_words
+        return low >> 1 == high >> 1
+
+    @property
+    def has_news(self) -> bool:
+        """Whether some rank had news when the step began."""
+        return bool(self.plan_words[1] & 1)
+
+
+def make_word(plan: Plan, *, has_news: bool) -> int:
+    """Return the 64 bits that a rank carries through a step: of its plan's sha, and the news bit.
+
+    Where all but the last bit are equal on all ranks, the maximum has the last bit of any.
+    """
+    return int(plan.sha[:WORD_DIGITS], 16) >> 1 << 1 | has_news
 
 
 def read_outputs(outputs: Outputs) -> Report:

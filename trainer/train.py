@@ -24,7 +24,7 @@ from trainer.ends import End, leave
 from trainer.gang import GangError, first_line
 from trainer.mesh import local_rows, place_batch
 from trainer.phases import PhaseClock
-from trainer.report import Report, Timing, read_outputs
+from trainer.report import Report, Timing, make_word, read_outputs
 from trainer.seat import SeatError, read_config, read_seat
 from trainer.start import Post, Rank, get_patience_s, get_ready, publish_plan
 from trainer.step import make_scheduled
@@ -35,8 +35,6 @@ from trainer.watchdog import Watchdog
 LAST_SAVE_TRIES = 3
 LAST_SAVE_PAUSE_S = 3.0
 PART_S = 10.0
-WORD_DIGITS = 16
-"""Hexadecimal digits of the plan's sha that a step carries: 64 bits."""
 
 
 def train(rank: Rank) -> Exit:
@@ -81,7 +79,7 @@ def run_step(rank: Rank) -> None:
         rank.run.mesh,
         values["learning_rate"],
         values.get("weight_decay", {}).get("matrix", 0.0),
-        int(plan.sha[:WORD_DIGITS], 16),
+        make_word(plan, has_news=rank.helm.has_news),
     )
     entry_s = time.perf_counter() - rank.completed_s
     try:
@@ -96,6 +94,7 @@ def run_step(rank: Rank) -> None:
     except (jax.errors.JaxRuntimeError, ValueError) as error:
         raise_step_error(rank, error)
     require_sound(rank, report)
+    rank.helm.hear(has_news=report.has_news)
     now_s = time.perf_counter()
     timing = Timing(now_s - rank.completed_s, waited_s, entry_s, tuple(sorted(rank.tags)))
     rank.completed_s, rank.tags = now_s, set()
@@ -143,8 +142,8 @@ def require_sound(rank: Rank, report: Report) -> None:
     if not report.is_finite:
         text = f"loss {report.loss}, gradient norm {report.grad_norm} at step {rank.step}"
         raise End(Exit.NON_FINITE, f"not finite: {text}")
-    low, high = report.plan_words
-    if low != high:
+    if not report.has_one_plan:
+        low, high = report.plan_words
         raise End(Exit.PLAN_MISMATCH, f"ranks ran plans {low:016x} and {high:016x}")
 
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from contract import wire
-from contract.wire import LedgerHead
+from contract.wire import EvalRecord, LedgerHead
 from controller.adapters.checkpoints import CheckpointFiles
 from controller.adapters.corpus import bigram_entropies
 from controller.adapters.files import write_atomically
@@ -33,12 +33,13 @@ def write_summary(
     """
     records = read_ledger(run.directory / wire.LEDGER_DIR)
     histories = read_histories(run.directory)
+    evals = read_evals(run.directory)
     ended_wall_s = records[-1].at.wall_ms / MS_PER_S
     evidence = Evidence(
         memory=memory,
         histories=histories,
-        evals=read_evals(run.directory),
-        entropies=measure_entropies(run),
+        evals=evals,
+        entropies=measure_entropies(run, evals),
         account=make_account(
             histories, run.identity.created_wall_s, ended_wall_s, list(find_rests(records))
         ),
@@ -51,12 +52,18 @@ def write_summary(
     return summary
 
 
-def measure_entropies(run: LaunchedRun) -> dict[str, Entropies]:
-    """Return what counting alone predicts of each source's held-out text."""
-    return {
-        name: Entropies(*bigram_entropies(train, heldout))
-        for name, (train, heldout) in text_of(run).items()
-    }
+def measure_entropies(run: LaunchedRun, evals: Sequence[EvalRecord]) -> dict[str, Entropies]:
+    """Return what counting alone predicts of each source's held-out text.
+
+    Of exactly the text that the last evaluation read, or of all of it where none was made.
+    """
+    entropies: dict[str, Entropies] = {}
+    for name, (train, heldout) in text_of(run).items():
+        read = [it.tokens for it in evals if it.source == name][-1:]
+        # One byte more: the last target.
+        text = heldout[: read[0] + 1] if read else heldout
+        entropies[name] = Entropies(*bigram_entropies(train, text))
+    return entropies
 
 
 def find_all(run: LaunchedRun) -> Sequence[Finding]:

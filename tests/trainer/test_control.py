@@ -50,6 +50,10 @@ class World:
             # The last rank first: it may enter a step before rank 0 spoke.
             heard = [helm.take_orders(self.step) for helm in reversed(self.helms)]
             assert heard.count(heard[0]) == RANKS, heard
+            # What the step carries: the maximum of all ranks' words.
+            has_news = any(helm.has_news for helm in self.helms)
+            for helm in self.helms:
+                helm.hear(has_news=has_news)
             orders.append(heard[0])
             self.step += 1
         return orders
@@ -230,6 +234,23 @@ def test_document_of_an_older_controller_is_never_obeyed(tmp_path, plan):
     point_to(tmp_path, plan.sha, epoch=1)
     with pytest.raises(ControlError, match="launched by epoch 2"):
         file.poll(now_s=0)
+
+
+def test_steps_without_news_ask_the_store_nothing(world, plan):
+    questions = []
+    for helm in world.helms:
+        entries = helm._gang.store.entries
+        helm._gang.store.entries = lambda prefix, entries=entries: (
+            questions.append(prefix) or entries(prefix)
+        )
+    world.advance(5)
+    assert questions == []
+    point_to(world.run_dir, plan.sha, drain="stop")
+    world.advance(ACT_AFTER_STEPS + 1)
+    assert questions
+    asked = len(questions)
+    world.advance(5)
+    assert len(questions) == asked
 
 
 def test_message_survives_its_text(tmp_path, plan):

@@ -10,7 +10,7 @@ from contract.wire import ENDPOINT_FILE, Endpoint, Phase
 from tests.trainer.builders import a_config, a_plan, a_seat, some_gang
 from trainer.checkpoint import Saver
 from trainer.phases import PhaseClock
-from trainer.report import Report, Reporter, Timing
+from trainer.report import Report, Reporter, Timing, make_word
 from trainer.start import Post, publish_plan
 from trainer.telemetry import Meter, begin_series, publish_endpoint, serve, watch_clock
 
@@ -74,6 +74,20 @@ def test_meter_counts_seconds_of_being_watched():
     with meter.overhead("control"):
         pass
     assert 0 < meter.value(metrics.OVERHEAD_SECONDS, part="control") < 1
+
+
+def test_news_of_any_rank_is_the_last_bit_of_the_largest_word(post):
+    plan, other = a_plan(post.config), a_plan(post.config, seed=2)
+    quiet, loud = (make_word(plan, has_news=news) for news in (False, True))
+    for words, one_plan, news in (
+        ((quiet, quiet), True, False),
+        ((quiet, loud), True, True),
+        ((loud, loud), True, True),
+        (tuple(sorted((quiet, make_word(other, has_news=False)))), False, False),
+    ):
+        report = a_report(plan_words=words)
+        assert (report.has_one_plan, report.has_news) == (one_plan, news)
+    assert quiet < 2**64
 
 
 def test_page_serves_what_the_contract_requires_of_rank_0(post, tmp_path):
