@@ -55,6 +55,11 @@ BAD: tuple[tuple[str, str, str, str], ...] = (
         "heldOutPercent: &a 20, x: *a}\n    blockTokens",
         "alias",
     ),
+    ("yaml.digits", "keep: 3", "keep: " + "9" * 5000, "at most 30 digits"),
+    ("yaml.depth", "keep: 3", "keep: " + "[" * 1500 + "]" * 1500, "levels of nesting"),
+    ("yaml.depth", "keep: 3", "keep: " + "[" * 30 + "]" * 30, "levels of nesting"),
+    ("yaml.control", "[python, -c, pass]", '[python, "\\0", pass]', "control characters"),
+    ("value.decimal", 'matrix: "0.5"', f'matrix: "0.{"1" * 5000}"', "at most 60 characters"),
     ("field.unknown", "checkpoints: {every", "checkpionts: {every", 'Did you mean "checkpoints"?'),
     ("field.unknown", "keep: 3", "kep: 3", 'spec.checkpoints: unknown field "kep"'),
     (

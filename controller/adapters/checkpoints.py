@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ PROBE_BYTES = 64 * 1024
 TRIES = 3
 RETRY_AFTER_S = 0.05
 CHUNK_BYTES = 1024 * 1024
+ASIDE_NAME = re.compile(r"([0-9]+)-a[0-9]+(\.[0-9]+)?")
+"""STEP-aATTEMPT, numbered where one was there already."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class CheckpointFiles:
         self._run_uid = run_uid
         self._fence = fence
         self._views: dict[tuple[str, int], tuple[_Stamps, CheckpointView]] = {}
+        self._aside: dict[Path, CheckpointView] = {}
         self._was_complete = False
 
     def observe(self) -> StoreView:
@@ -63,8 +67,9 @@ class CheckpointFiles:
         with port_errors("cannot read the checkpoints"):
             # Rank 0 deletes and renames meanwhile.
             views = _retrying()(self._list_views)
+            aside = _retrying()(self._list_aside)
         self._was_complete = self._was_complete or bool(views) or self._has_traces()
-        return StoreView(checkpoints=views, ever_complete=self._was_complete)
+        return StoreView(checkpoints=views, ever_complete=self._was_complete, set_aside=aside)
 
     def probe(self) -> StorageView:
         """Write, rename and delete a small file in the checkpoint directory."""
@@ -145,6 +150,13 @@ class CheckpointFiles:
             return []
         lines = sorted(entry.name for entry in os.scandir(self._root) if entry.is_dir())
         return [(line, step) for line in lines for step in numbered(self._root / line)]
+
+    def _list_aside(self) -> list[CheckpointView]:
+        """Return what was moved aside with its mark; nothing there ever changes."""
+        marks = sorted(self._root.glob(f"*/{wire.QUARANTINE_DIR}/*{wire.QUARANTINED_SUFFIX}"))
+        found = {mark: self._aside.get(mark) or _read_aside(mark) for mark in marks}
+        self._aside = {mark: view for mark, view in found.items() if view is not None}
+        return list(self._aside.values())
 
     def _view(self, line: str, step: int) -> CheckpointView | None:
         place = self._place(line, step)
@@ -241,6 +253,29 @@ def _reason_in(data: bytes | None) -> str | None:
         return read_quarantine_mark(data).reason
     except CheckpointError:
         return "its quarantine mark is unreadable"
+
+
+def _read_aside(mark: Path) -> CheckpointView | None:
+    """Return the checkpoint that a mark in `.quarantine` tells of; None: a foreign name."""
+    name = ASIDE_NAME.fullmatch(mark.name.removesuffix(wire.QUARANTINED_SUFFIX))
+    data = read_or_none(mark)
+    if name is None or data is None:
+        return None
+    return CheckpointView(
+        line=mark.parent.parent.name,
+        step=int(name[1]),
+        plan_sha=None,
+        manifest_sha256=None,
+        verified=False,
+        quarantined=_reason_in(data),
+    )
+
+
+def list_checkpoints(run_dir: Path, run_uid: str) -> StoreView:
+    """Return every checkpoint of a run, for one who does not steer it; raises Unavailable."""
+    # The fence is never asked: nothing is written.
+    fence = Fence(run_dir / wire.LEDGER_DIR, epoch=0)
+    return CheckpointFiles(run_dir, run_uid=run_uid, fence=fence).observe()
 
 
 def _differences(place: Path, manifest: Manifest) -> Iterator[str]:

@@ -10,11 +10,16 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from contract import wire
-from controller.adapters.files import numbered, read_or_none
+from controller.adapters.checkpoints import list_checkpoints
+from controller.adapters.files import numbered, read_identity, read_or_none
+from controller.adapters.ledger import read_ledger
 from controller.adapters.records import StepTail
 from controller.adapters.rundir import DRILLS_FILE
 from controller.adapters.system import Processes, is_locked
+from controller.core.ancestry import list_usable
 from controller.core.drills import Drill
+from controller.core.fold import fold
+from controller.core.memory import Memory
 from controller.ports import Refused, Unavailable
 
 POLL_S = 0.05
@@ -109,17 +114,14 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def corrupt_newest(run_dir: Path) -> str:
-    """Flip one bit in the middle of the largest file of the newest checkpoint.
+    """Flip one bit in the middle of the largest file of the checkpoint that would be restored.
 
     Raises:
-        Refused: there is no checkpoint.
+        Refused: there is no checkpoint that the run's plan may start from.
+        PortError: the ledger or the checkpoints cannot be read.
     """
-    lines = [path for path in (run_dir / wire.CHECKPOINTS_DIR).iterdir() if path.is_dir()]
-    places = [(step, line) for line in lines for step in numbered(line)]
-    if not places:
-        raise Refused("there is no checkpoint yet")
-    step, line = max(places, key=lambda place: place[0])
-    files = [path for path in (line / str(step)).rglob("*") if path.is_file()]
+    place = run_dir / _find_newest(run_dir)
+    files = [path for path in place.rglob("*") if path.is_file()]
     target = max(files, key=lambda path: path.stat().st_size)
     where = target.stat().st_size // 2
     with target.open("r+b") as file:
@@ -130,3 +132,14 @@ def corrupt_newest(run_dir: Path) -> str:
         file.flush()
         os.fsync(file.fileno())
     return f"one bit flipped in {target.relative_to(run_dir)} at byte {where}"
+
+
+def _find_newest(run_dir: Path) -> str:
+    memory: Memory | None = None
+    for record in read_ledger(run_dir / wire.LEDGER_DIR):
+        memory = fold(memory, record)
+    store = list_checkpoints(run_dir, read_identity(run_dir).run_uid)
+    usable = list_usable(memory.chain, store.checkpoints) if memory else []
+    if not usable:
+        raise Refused("there is no checkpoint yet that the current line may start from")
+    return wire.checkpoint_dir(usable[-1].line, usable[-1].step)

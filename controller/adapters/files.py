@@ -90,13 +90,18 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+def is_number(name: str) -> bool:
+    """Return whether a name is a number as we write it: `²` and `007` are not."""
+    return name.isascii() and name.isdigit() and name == str(int(name))
+
+
 def numbered(directory: Path) -> list[int]:
     """Return the sorted numbers that name directories in `directory`; empty when it is missing."""
     try:
         entries = list(os.scandir(directory))
     except FileNotFoundError:
         return []
-    return sorted(int(entry.name) for entry in entries if entry.name.isdigit() and entry.is_dir())
+    return sorted(int(entry.name) for entry in entries if is_number(entry.name) and entry.is_dir())
 
 
 def read_identity(run_dir: Path) -> Identity:
@@ -126,9 +131,13 @@ def check_identity(run_dir: Path) -> Identity:
     """
     identity = read_identity(run_dir)
     if run_dir.stat().st_ino != identity.inode:
+        home = Path(identity.directory)
+        # Shown only where it is not the default: what people copy must work as it stands.
+        place = "" if run_dir.parent == Path("runs") else f" --runs-dir {run_dir.parent}"
         raise Refused(
-            f"{run_dir} is a copy of run {identity.name}, launched in {identity.directory}; "
-            f"steer that one: ctl --runs-dir {Path(identity.directory).parent} ..."
+            f"{run_dir} is a copy of run {identity.name}, launched in {home}; it can be read, not"
+            f" steered. Next: ctl status {home.name} --runs-dir {home.parent}, or, if that one is"
+            f" gone: ctl resume {run_dir.name} --adopt-copy{place}"
         )
     return identity
 

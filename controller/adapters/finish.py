@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from contract import wire
 from contract.wire import EvalRecord, LedgerHead
@@ -79,9 +80,15 @@ def anchors_of(run: LaunchedRun) -> list[tuple[str, LedgerHead]]:
     return store.anchors()
 
 
-def count_records(run: LaunchedRun) -> int:
-    """Return how many records are valid, up to the first that is not."""
-    return len(read_content(run.directory / wire.LEDGER_DIR).records)
+def read_valid(run_dir: Path) -> tuple[Sequence[LedgerRecord], str | None]:
+    """Return the records up to the first damage, and what the damage is, None where none is.
+
+    Raises:
+        PortError: the ledger is missing or cannot be read.
+    """
+    content = read_content(run_dir / wire.LEDGER_DIR)
+    damage = next((it.text for it in content.findings if it.is_damage), None)
+    return content.records, damage
 
 
 def find_rests(records: Sequence[LedgerRecord]) -> Iterator[tuple[float, float]]:

@@ -92,7 +92,7 @@ def segment_epochs(directory: Path) -> list[int]:
         except FileNotFoundError as error:
             raise Damaged(f"the ledger folder {directory} is missing") from error
     stems = [name.removesuffix(SEGMENT_SUFFIX) for name in names if name.endswith(SEGMENT_SUFFIX)]
-    return sorted(int(stem) for stem in stems if stem.isdigit())
+    return sorted(int(stem) for stem in stems if stem.isascii() and stem.isdigit())
 
 
 def make_record(

@@ -4,11 +4,14 @@ Nothing of a launch is visible before it is complete: text, run file and identit
 hidden folder beside the runs, which is renamed to the run's name at the end.
 """
 
+import errno
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from pydantic import ValidationError
 
@@ -17,15 +20,21 @@ from contract.canonical import encode_canonical
 from contract.config import SourceFiles
 from contract.wire import Identity
 from controller.adapters import corpus
-from controller.adapters.files import check_identity, read_or_none, write_atomically, write_once
+from controller.adapters.files import (
+    check_identity,
+    read_identity,
+    read_or_none,
+    write_atomically,
+    write_once,
+)
 from controller.adapters.ledger import create_ledger
 from controller.adapters.system import port_errors
 from controller.core.launched import GivenFile, LaunchedRun, LaunchFacts
-from controller.core.problems import Problem, SpecError, show_value
+from controller.core.problems import Problem, SpecError, show_value, suggest_name
 from controller.core.run_file import parse_run_file, to_problems
 from controller.core.spec import RunFile
 from controller.core.spec_rules import check_deadline, check_sources
-from controller.ports import Damaged, Unavailable
+from controller.ports import Damaged, Refused
 
 LAUNCH_FILE = "launch.json"
 CONTROLLER_LOG = "controller.log"
@@ -54,8 +63,11 @@ def read_given(path: Path) -> GivenFile:
     return GivenFile(path, text, parse_run_file(text, str(path)))
 
 
-def check_given(given: GivenFile, now_wall_ms: int) -> None:
+def check_given(given: GivenFile, now_wall_ms: int, *, measure: bool = False) -> None:
     """Check what only this machine can tell: text, trainer and deadline; writes nothing.
+
+    `measure`: make the built-in text, too, in a temporary folder, as its size is known only
+    then. A launch finds out when it writes the text; a dry run must refuse the same.
 
     Raises:
         SpecError: with every problem found.
@@ -67,18 +79,31 @@ def check_given(given: GivenFile, now_wall_ms: int) -> None:
     for name, source in spec.data.sources.items():
         try:
             found = corpus.check_source(source.kind, source.options, _context(given, name))
+            if source.kind != "files":
+                if not measure:
+                    continue
+                found = _measure_text(given, name)
         except corpus.CorpusError as error:
             problems.append(_explain_corpus(error, given.advice))
             continue
-        if source.kind == "files":
-            sizes[name] = SourceFiles(
-                train="-", heldout="-", train_sha256="0" * 64, heldout_sha256="0" * 64,
-                train_tokens=max(1, found.train_bytes),
-                heldout_tokens=max(1, found.heldout_bytes),
-            )  # fmt: skip
+        sizes[name] = SourceFiles(
+            train="-", heldout="-", train_sha256="0" * 64, heldout_sha256="0" * 64,
+            train_tokens=max(1, found.train_bytes),
+            heldout_tokens=max(1, found.heldout_bytes),
+        )  # fmt: skip
     problems += to_problems(check_sources(spec, sizes), given.advice)
     if problems:
         raise SpecError(problems)
+
+
+def _measure_text(given: GivenFile, name: str) -> corpus.SourceSizes:
+    """Return the sizes of a source as a launch would write it; raises CorpusError."""
+    source = given.run_file.spec.data.sources[name]
+    with port_errors("cannot measure the text"), tempfile.TemporaryDirectory() as folder:
+        written = corpus.write_source(
+            source.kind, source.options, Path(folder), _context(given, name)
+        )
+        return written.sizes
 
 
 def _context(given: GivenFile, name: str) -> corpus.Context:
@@ -87,7 +112,15 @@ def _context(given: GivenFile, name: str) -> corpus.Context:
 
 
 def _explain_corpus(error: corpus.CorpusError, advice: str) -> Problem:
-    return Problem(error.rule, error.field, show_value(error.value), error.bound, advice)
+    bound, value = error.bound, error.value
+    if error.rule == "data.option" and isinstance(value, list):
+        hint = suggest_name(str(cast("list[object]", value)[0]), SOURCE_OPTIONS)
+        if hint.endswith("?"):
+            bound = f"{bound}. {hint}"
+    return Problem(error.rule, error.field, show_value(error.value), bound, advice)
+
+
+SOURCE_OPTIONS = ("kind", "paths", "heldOut", "heldOutPercent")
 
 
 def check_command(given: GivenFile) -> Sequence[Problem]:
@@ -132,6 +165,7 @@ def create_run(given: GivenFile, runs_dir: Path, run_uid: str, wall_s: float) ->
 
     Raises:
         SpecError: the text turns out to be too short for the run; nothing is left behind.
+        Refused: another launch made the directory meanwhile; nothing is left behind.
         Unavailable: the disk cannot be written; nothing is left behind.
     """
     name = given.run_file.metadata.name
@@ -142,11 +176,23 @@ def create_run(given: GivenFile, runs_dir: Path, run_uid: str, wall_s: float) ->
         staging.mkdir()
         try:
             _fill(staging, given, runs_dir / name, (run_uid, wall_s))
-            staging.rename(runs_dir / name)
+            _take_name(staging, runs_dir / name)
         except BaseException:
             shutil.rmtree(staging, ignore_errors=True)
             raise
     return load_run(runs_dir / name)
+
+
+def _take_name(staging: Path, final: Path) -> None:
+    try:
+        staging.rename(final)
+    except OSError as error:
+        # A rename replaces an empty folder and nothing else.
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise Refused(
+                f"{final} was launched meanwhile. Next: ctl status {final.name}"
+            ) from error
+        raise
 
 
 def _fill(staging: Path, given: GivenFile, final: Path, birth: tuple[str, float]) -> None:
@@ -201,7 +247,18 @@ def load_run(directory: Path) -> LaunchedRun:
         Refused: the directory is a copy.
         Damaged: a file of the launch is missing or was changed beyond reading.
     """
-    identity = check_identity(directory)
+    check_identity(directory)
+    return read_run(directory)
+
+
+def read_run(directory: Path) -> LaunchedRun:
+    """Return the run in `directory`, original or copy: only for who reads and never steers.
+
+    Raises:
+        Unavailable: no run was launched here.
+        Damaged: a file of the launch is missing or was changed beyond reading.
+    """
+    identity = read_identity(directory)
     facts = _read_facts(directory)
     text = read_or_none(directory / wire.RUN_FILE)
     if text is None:
@@ -224,7 +281,14 @@ def _read_facts(directory: Path) -> LaunchFacts:
 
 
 def accept_run_file(run: LaunchedRun, given: GivenFile) -> LaunchedRun:
-    """Replace the accepted run file by a changed one whose changes were judged allowed."""
+    """Replace the accepted run file by a changed one whose changes were judged allowed.
+
+    Raises:
+        SpecError: the run's text, written at launch, does not suffice; nothing was changed.
+    """
+    problems = to_problems(check_sources(given.run_file.spec, run.facts.sources), given.advice)
+    if problems:
+        raise SpecError(problems)
     facts = run.facts.model_copy(update={"run_file": str(given.path.resolve())})
     write_atomically(run.directory / LAUNCH_FILE, encode_canonical(facts.model_dump(mode="json")))
     write_atomically(run.directory / wire.RUN_FILE, given.text.encode())
@@ -235,14 +299,14 @@ def find_run(runs_dir: Path, name: str) -> Path:
     """Return the directory of the run `name`.
 
     Raises:
-        Unavailable: there is none; the message lists those that are there.
+        Refused: there is none; the message lists those that are there.
     """
     directory = runs_dir / name
     if (directory / wire.IDENTITY_FILE).is_file():
         return directory
     known = list_runs(runs_dir)
     there = f"runs there: {', '.join(known)}" if known else "no run was launched there yet"
-    raise Unavailable(f'{runs_dir} holds no run "{name}"; {there}. Next: ctl launch FILE')
+    raise Refused(f'{runs_dir} holds no run "{name}"; {there}. Next: ctl status')
 
 
 def list_runs(runs_dir: Path) -> list[str]:

@@ -99,7 +99,7 @@ def newest_epoch(ledger_dir: str) -> int:
     except FileNotFoundError:
         return 0
     epochs = [name.removesuffix(".jsonl") for name in names if name.endswith(".jsonl")]
-    return max((int(epoch) for epoch in epochs if epoch.isdigit()), default=0)
+    return max((int(epoch) for epoch in epochs if epoch.isascii() and epoch.isdigit()), default=0)
 
 
 def reserve_exit_record(path: str) -> int:

@@ -21,6 +21,7 @@ from controller.cli.wording import (
     describe,
     describe_decision,
     describe_incident,
+    describe_last_words,
     describe_line,
     list_of,
     members_of,
@@ -112,7 +113,7 @@ def _watch_terminal(directory: Path) -> None:
             step, total = status.get("step"), status.get("total_steps")
             if isinstance(step, int) and isinstance(total, int):
                 bar.update(task, completed=step, total=total)
-            live.update(Group(bar, Text(describe(view))))
+            live.update(Group(bar, Text(output.clean(describe(view)))))
             if is_over(view):
                 return
             time.sleep(REFRESH_S)
@@ -122,9 +123,11 @@ def conclude(directory: Path) -> int:
     """Say how the run rests and return the exit code."""
     view = look(directory)
     with contextlib.suppress(KeyError):
-        output.tell(f"{view.name} {ENDINGS[view.state]}")
+        output.tell(f"{view.name} {ENDINGS[view.state].format(name=view.name)}")
     if view.state == "halted" and view.status is not None:
         output.tell(f"  {view.status['reason']}")
+        if words := describe_last_words(view):
+            output.tell(f"  {words}")
         output.tell(f"Next: ctl log {view.name}; when it is cured: ctl resume {view.name}")
         return Code.FAILED
     if view.is_blind:
@@ -139,7 +142,7 @@ def conclude(directory: Path) -> int:
 
 ENDINGS = {
     "completed": "is finished",
-    "suspended": "is suspended",
-    "stopped": "is stopped",
+    "suspended": "is suspended; ctl resume {name} goes on",
+    "stopped": "is stopped; ctl resume {name} goes on",
     "halted": "halted",
 }

@@ -17,3 +17,5 @@ class Code(IntEnum):
     """For an approval; not used yet."""
     BLIND = 5
     """Nobody steers the run, or its status cannot be read."""
+    INTERRUPTED = 130
+    """Ctrl-C: the command ended, the run did not."""

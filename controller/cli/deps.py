@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from controller.core.drills import Drill
     from controller.core.launched import GivenFile, LaunchedRun
     from controller.core.memory import Memory
-    from controller.core.snapshot import OwnerIntent, Snapshot
+    from controller.core.snapshot import OwnerIntent, Snapshot, StoreView
     from controller.ports import LedgerRecord
     from controller.runtime.loop import Ending
 
@@ -42,11 +42,14 @@ def read_given(path: Path) -> "GivenFile":
     return rundir.read_given(path)
 
 
-def check_given(given: "GivenFile") -> None:
-    """Check what only this machine can tell; raises SpecError, writes nothing."""
+def check_given(given: "GivenFile", *, measure: bool = False) -> None:
+    """Check what only this machine can tell; raises SpecError, writes nothing.
+
+    `measure`: make built-in text in a temporary folder to know its size; takes seconds.
+    """
     from controller.adapters import rundir
 
-    rundir.check_given(given, time.time_ns() // 1_000_000)
+    rundir.check_given(given, time.time_ns() // 1_000_000, measure=measure)
 
 
 def create_run(given: "GivenFile", runs_dir: Path) -> "LaunchedRun":
@@ -68,6 +71,13 @@ def find_run(runs_dir: Path, name: str) -> "LaunchedRun":
     from controller.adapters import rundir
 
     return rundir.load_run(rundir.find_run(runs_dir, name))
+
+
+def read_run(runs_dir: Path, name: str) -> "LaunchedRun":
+    """Return the run `name` for reading only, be it a copy; raises PortError."""
+    from controller.adapters import rundir
+
+    return rundir.read_run(rundir.find_run(runs_dir, name))
 
 
 def adopt_copy(runs_dir: Path, name: str) -> None:
@@ -103,12 +113,14 @@ def preview_plan(given: "GivenFile") -> "Plan":
 def start_controller(directory: Path) -> int:
     """Start a controller in a session of its own; return its pid once it holds the lock.
 
+    Where another one took the lock meanwhile, the run is steered as wanted: its pid.
+
     Raises:
-        Refused: it ended at once; the message holds its last words.
+        Unavailable: it ended at once; the message holds its last words and where they stand.
     """
     from controller.adapters.rundir import CONTROLLER_LOG
     from controller.cli.peek import look
-    from controller.ports import Refused
+    from controller.ports import Unavailable
 
     log_path = directory / CONTROLLER_LOG
     with log_path.open("ab") as log:
@@ -129,8 +141,12 @@ def start_controller(directory: Path) -> int:
         time.sleep(POLL_S)
     if child.poll() in (None, 0):
         return child.pid  # it ended well already: the run was at rest
+    other = look(directory).controller
+    if other.is_alive:
+        return other.pid or child.pid
     words = log_path.read_bytes()[begin:].decode(errors="replace").strip()
-    raise Refused(words or f"the controller ended with code {child.returncode}")
+    last = words.splitlines()[-1] if words else f"it ended with code {child.returncode}"
+    raise Unavailable(f"the controller ended at once: {last} (all of it: {log_path})")
 
 
 def _environment() -> dict[str, str]:
@@ -154,6 +170,7 @@ def steer(directory: Path) -> "Ending":
     from controller.adapters import finish
     from controller.adapters.ledger import SegmentedLedger, next_epoch
     from controller.adapters.system import Processes, SystemClock
+    from controller.ports import Damaged
     from controller.runtime.lease import acquire_lease
     from controller.runtime.loop import StopRequest, run_controller
 
@@ -165,13 +182,16 @@ def steer(directory: Path) -> "Ending":
     lease = acquire_lease(
         directory, Processes(), now=clock.now, next_epoch=lambda: next_epoch(folder)
     )
-    ledger = SegmentedLedger(
-        folder,
-        epoch=lease.epoch,
-        core_version=core_version(),
-        spec_sha=hashlib.sha256(run.text).hexdigest(),
-        anchors=finish.anchors_of(run),
-    )
+    try:
+        ledger = SegmentedLedger(
+            folder,
+            epoch=lease.epoch,
+            core_version=core_version(),
+            spec_sha=hashlib.sha256(run.text).hexdigest(),
+            anchors=finish.anchors_of(run),
+        )
+    except Damaged as error:
+        raise Damaged(f"{error}. Next: ctl log {directory.name} --verify") from error
     body = {"pid": os.getpid(), "host": socket.gethostname(), "takeover": lease.is_takeover}
     desk = _Desk(run, clock, ledger)
     desk.open_books(body)
@@ -291,6 +311,42 @@ def core_version() -> str:
     return digest.hexdigest()[:16]
 
 
+def settle(run: "LaunchedRun", memory: "Memory") -> None:
+    """Make up for what a controller that died at rest left undone: the status, the summary.
+
+    Nothing is done while a controller lives; it does so itself. Raises PortError.
+    """
+    from controller.adapters import finish
+    from controller.cli.peek import look, read_summary
+
+    view = look(run.directory)
+    if view.controller.is_alive:
+        return
+    outcome = memory.rest or "halted"
+    if view.state != ("halted" if memory.halted is not None else memory.rest):
+        start_controller(run.directory)  # ends at once, with status and summary
+        deadline = time.monotonic() + START_WITHIN_S
+        while look(run.directory).controller.is_alive and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+    elif outcome != "suspended" and not _tells(read_summary(run.directory), outcome, memory):
+        finish.write_summary(run, memory, None)
+
+
+def _tells(summary: "Mapping[str, object] | None", outcome: str, memory: "Memory") -> bool:
+    if summary is None or summary.get("outcome") != outcome:
+        return False
+    return outcome != "completed" or summary.get("steps") == memory.plan.total_steps
+
+
+def remove_summary(directory: Path) -> None:
+    """Remove the summary of a run that goes on; raises PortError."""
+    from controller.adapters.system import port_errors
+    from controller.cli.peek import SUMMARY_FILE
+
+    with port_errors("cannot remove the old summary"):
+        (directory / SUMMARY_FILE).unlink(missing_ok=True)
+
+
 # --- the owner's wishes, and what is recorded ---
 
 
@@ -313,10 +369,38 @@ def read_memory(run: "LaunchedRun") -> "Memory | None":
 
 def read_ledger(run: "LaunchedRun") -> "Sequence[LedgerRecord]":
     """Return all valid records; raises PortError."""
-    from contract.wire import LEDGER_DIR
-    from controller.adapters import ledger
+    from controller.adapters import finish
+    from controller.ports import Damaged
 
-    return ledger.read_ledger(run.directory / LEDGER_DIR)
+    records, damage = finish.read_valid(run.directory)
+    if damage is not None:
+        name = run.directory.name
+        raise Damaged(f"the ledger of {name} is damaged: {damage}. Next: ctl log {name} --verify")
+    return records
+
+
+def list_checkpoints(run: "LaunchedRun") -> "StoreView":
+    """Return the checkpoints as they lie there now; raises PortError."""
+    from controller.adapters import checkpoints
+
+    return checkpoints.list_checkpoints(run.directory, run.identity.run_uid)
+
+
+def read_valid(directory: Path) -> "tuple[Sequence[LedgerRecord], str | None]":
+    """Return the records before the first damage, and what that is; raises PortError."""
+    from controller.adapters import finish
+
+    return finish.read_valid(directory)
+
+
+def find_damage(directory: Path) -> str | None:
+    """Return what is wrong with the ledger in `directory`, None when nothing is."""
+    from controller.ports import PortError
+
+    try:
+        return read_valid(directory)[1]
+    except PortError as error:
+        return str(error)
 
 
 def verify_ledger(run: "LaunchedRun") -> tuple[int, Sequence[tuple[str, str, bool]]]:
@@ -324,7 +408,7 @@ def verify_ledger(run: "LaunchedRun") -> tuple[int, Sequence[tuple[str, str, boo
     from controller.adapters import finish
 
     findings = [(it.kind, it.text, it.is_damage) for it in finish.find_all(run)]
-    return finish.count_records(run), findings
+    return len(finish.read_valid(run.directory)[0]), findings
 
 
 # --- drills ---

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from controller.cli import output
+from controller.cli import deps, output
 from controller.cli.codes import Code
-from controller.cli.peek import list_names, look
+from controller.cli.peek import View, list_names, look
 
 MIN_PYTHON = (3, 11)
 MIN_FREE_BYTES = 2 * 1024**3
@@ -71,7 +71,16 @@ def _check_disk(runs_dir: Path) -> Check:
 def _check_runs(runs_dir: Path) -> Iterator[Check]:
     for name in list_names(runs_dir):
         view = look(runs_dir / name)
-        found = f"{view.state}" + (
-            f"; nobody steers it. Next: ctl resume {name}" if view.is_blind else ""
-        )
-        yield not view.is_blind, f"run {name}", found
+        faults = list(_find_faults(view))
+        yield not faults, f"run {name}", "; ".join([view.state, *faults])
+
+
+def _find_faults(view: View) -> Iterator[str]:
+    name = view.name
+    if (damage := deps.find_damage(view.directory)) is not None:
+        yield f"its ledger is damaged: {damage}. Next: ctl log {name} --verify"
+    if view.is_blind:
+        yield f"nobody steers it. Next: ctl resume {name}"
+    if view.state == "halted" and view.status is not None:
+        why = view.status.get("reason")
+        yield f"{why}. Next: ctl log {name}; when it is cured: ctl resume {name}"

@@ -30,13 +30,27 @@ def launch(order: LaunchOrder) -> int:
     directory = order.runs_dir / given.run_file.metadata.name
     if directory.exists():
         return _launch_again(order, given, directory)
-    deps.check_given(given)
+    deps.check_given(given, measure=order.dry_run)
     if order.dry_run:
         output.emit(describe_plan(given, deps.preview_plan(given)))
         return Code.DONE
     output.tell(f"preparing {directory}: text, plan, ledger")
-    deps.create_run(given, order.runs_dir)
-    return _start(order, directory)
+    try:
+        deps.create_run(given, order.runs_dir)
+        return _start(order, directory)
+    except KeyboardInterrupt:
+        # The view has a Ctrl-C of its own; this one came before it.
+        _tell_interrupted(directory)
+        return Code.INTERRUPTED
+
+
+def _tell_interrupted(directory: Path) -> None:
+    if directory.exists():
+        output.tell(
+            f"interrupted; the run {directory.name} is there. Next: ctl status {directory.name}"
+        )
+    else:
+        output.tell(f"interrupted; the run {directory.name} was not launched, nothing is left")
 
 
 def _read_text(path: Path) -> str:
@@ -120,8 +134,12 @@ def _go_on(order: LaunchOrder, run: LaunchedRun) -> int:
     directory, view = run.directory, look(run.directory)
     if view.controller.is_alive:
         output.tell(f"controller {view.controller.pid} steers it already")
+        _tell_unarmed(order, run)
         return Code.DONE if order.detach else attach(directory)
     memory = deps.read_memory(run)
+    if memory is not None and (memory.halted is not None or memory.rest is not None):
+        _tell_unarmed(order, run)
+        deps.settle(run, memory)
     if memory is not None and memory.halted is not None:
         output.tell(f"{run.name} halted: {memory.halted}. Next: ctl resume {run.name}")
         return Code.FAILED
@@ -133,6 +151,14 @@ def _go_on(order: LaunchOrder, run: LaunchedRun) -> int:
         return Code.DONE
     output.tell("nobody steers it: a new controller takes it over where it is")
     return _start(order, directory)
+
+
+def _tell_unarmed(order: LaunchOrder, run: LaunchedRun) -> None:
+    if order.drill is not None:
+        output.tell(
+            f"the drills of {order.drill} are not armed: this launch started nothing."
+            f" Next, while it trains: ctl drill {run.name} --file {order.drill}"
+        )
 
 
 # --- a dry run ---

@@ -7,6 +7,7 @@ from typing import cast
 
 from controller.cli import deps, output
 from controller.cli.codes import Code
+from controller.cli.peek import look
 from controller.ports import LedgerRecord
 
 
@@ -14,18 +15,33 @@ def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
     """Print the ledger, or what is wrong with it; return the exit code.
 
     Raises:
-        PortError: no such run, or its ledger is damaged.
+        PortError: no such run, or its ledger is missing.
     """
-    run = deps.find_run(runs_dir, name)
+    if form not in FORMS:
+        bound = f"it must be one of {', '.join(FORMS)}"
+        output.tell(f"--output is {form}; {bound}. Next: ctl log {name} -o json")
+        return Code.BAD_INPUT
+    run = deps.read_run(runs_dir, name)
+    if (origin := look(run.directory).copy_of) is not None:
+        output.tell(f"{run.directory} is a copy of the run launched in {origin}")
     if verify:
-        return _verify(run.name, *deps.verify_ledger(run))
-    records = deps.read_ledger(run)
+        return _verify(name, *deps.verify_ledger(run))
+    records, damage = deps.read_valid(run.directory)
     if form == "json":
         output.emit_json([record.model_dump(mode="json") for record in records])
+    else:
+        for record in records:
+            output.emit(describe_record(record))
+    if damage is None:
         return Code.DONE
-    for record in records:
-        output.emit(describe_record(record))
-    return Code.DONE
+    output.tell(
+        f"the ledger is damaged; what follows these {len(records)} records cannot be trusted:"
+        f" {damage}. Next: ctl log {name} --verify"
+    )
+    return Code.FAILED
+
+
+FORMS = ("text", "json")
 
 
 def _verify(name: str, num_records: int, findings: Sequence[tuple[str, str, bool]]) -> int:

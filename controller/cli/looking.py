@@ -21,13 +21,26 @@ def show_status(runs_dir: Path, name: str | None, *, watch: bool, form: str) -> 
         )
         return Code.BAD_INPUT
     names = list_names(runs_dir)
+    if name is None and watch:
+        output.tell(f"--watch needs the name of a run; {_list_there(names)}. {_advise(names)}")
+        return Code.BAD_INPUT
     if name is None:
         return _show_all(runs_dir, names, form)
     if name not in names:
-        there = f"runs there: {', '.join(names)}" if names else "no run was launched there yet"
-        output.tell(f'{runs_dir} holds no run "{name}"; {there}. Next: ctl status')
+        output.tell(f'{runs_dir} holds no run "{name}"; {_list_there(names)}. Next: ctl status')
         return Code.BAD_INPUT
-    return _watch(runs_dir / name, form) if watch else _show(look(runs_dir / name), form)
+    view = look(runs_dir / name)
+    if view.copy_of is not None:
+        output.tell(f"{view.directory} is a copy of the run launched in {view.copy_of}")
+    return _watch(runs_dir / name, form) if watch else _show(view, form)
+
+
+def _list_there(names: list[str]) -> str:
+    return f"runs there: {', '.join(names)}" if names else "no run was launched there yet"
+
+
+def _advise(names: list[str]) -> str:
+    return f"Next: ctl status {names[0]} --watch" if names else "Next: ctl launch FILE"
 
 
 def _show_all(runs_dir: Path, names: list[str], form: str) -> int:
@@ -38,7 +51,7 @@ def _show_all(runs_dir: Path, names: list[str], form: str) -> int:
         output.emit_table([("NAME", "STATE", "PROGRESS", "ATTEMPT"), *map(summarize, views)])
     else:
         output.tell(f"no run in {runs_dir}. Next: ctl launch FILE")
-    return Code.DONE
+    return Code.BLIND if any(view.is_blind for view in views) else Code.DONE
 
 
 def _show(view: View, form: str) -> int:
@@ -65,6 +78,7 @@ def to_data(view: View) -> dict[str, object]:
             "alive": controller.is_alive,
             "pid": controller.pid,
             "epoch": controller.epoch,
+            "silent_s": controller.silent_s,
         },
         "age_s": view.age_s,
     }

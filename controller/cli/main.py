@@ -4,6 +4,7 @@ Simple verbs must start at once, so nothing here imports a model (see deps.py).
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,8 @@ from controller.cli.orders import DrillOrder, LaunchOrder, Wish
 app = typer.Typer(
     name="ctl",
     help="Launch, watch and steer training runs. Data goes to stdout, talk to stderr.\n\n"
-    "Exit codes: 0 done, 1 failed, 2 bad input, 3 differs, 4 waits for approval, 5 blind.",
+    "Exit codes: 0 done, 1 failed, 2 bad input, 3 differs, 4 waits for approval, 5 blind, "
+    "130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -47,7 +49,8 @@ def launch(  # a command's options
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Launch the run that FILE declares, or go on with it where it is; never start it over."""
-    leave(deps.launch(LaunchOrder(file, runs_dir, dry_run, detach, drill)))
+    order = LaunchOrder(file, runs_dir, dry_run, detach, drill)
+    leave(lambda: deps.launch(order), f"the run of {file} is not touched")
 
 
 @app.command()
@@ -61,13 +64,14 @@ def status(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Show where a run stands, what happened last and why."""
-    leave(looking.show_status(runs_dir, name, watch=watch, form=form))
+    touched = "no run is touched" if name is None else f"the run {name} is not touched"
+    leave(lambda: looking.show_status(runs_dir, name, watch=watch, form=form), touched)
 
 
 @app.command()
 def suspend(name: Name, *, no_wait: NoWait = False, runs_dir: RunsDir = RUNS) -> None:
     """Checkpoint the run and free its processes; `ctl resume` goes on."""
-    leave(deps.ask(runs_dir, name, Wish("suspend", wait=not no_wait)))
+    leave(lambda: deps.ask(runs_dir, name, Wish("suspend", wait=not no_wait)), asked_of(name))
 
 
 @app.command()
@@ -86,13 +90,14 @@ def resume(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Go on with a run that is suspended, stopped, halted or unsteered."""
-    leave(deps.ask(runs_dir, name, Wish("resume", from_step, not no_wait, adopt_copy)))
+    wish = Wish("resume", from_step, not no_wait, adopt_copy)
+    leave(lambda: deps.ask(runs_dir, name, wish), asked_of(name))
 
 
 @app.command()
 def stop(name: Name, *, no_wait: NoWait = False, runs_dir: RunsDir = RUNS) -> None:
     """Checkpoint the run and end it; works without telemetry, too."""
-    leave(deps.ask(runs_dir, name, Wish("stop", wait=not no_wait)))
+    leave(lambda: deps.ask(runs_dir, name, Wish("stop", wait=not no_wait)), asked_of(name))
 
 
 @app.command()
@@ -106,7 +111,10 @@ def log(
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Show everything that was decided and done, oldest first."""
-    leave(deps.show_log(runs_dir, name, verify=verify, form=form))
+    leave(
+        lambda: deps.show_log(runs_dir, name, verify=verify, form=form),
+        f"the run {name} is not touched",
+    )
 
 
 @app.command()
@@ -122,17 +130,30 @@ def drill(  # a command's options
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Do to a run what a bad day does; its controller is not told."""
-    leave(deps.run_drills(DrillOrder(runs_dir, name, kind, rank, at_step, file)))
+    order = DrillOrder(runs_dir, name, kind, rank, at_step, file)
+    leave(
+        lambda: deps.run_drills(order), f"drills not done yet are left out. Next: ctl status {name}"
+    )
 
 
 @app.command()
 def doctor(*, runs_dir: RunsDir = RUNS) -> None:
     """Say what this machine lacks."""
-    leave(deps.examine(runs_dir))
+    leave(lambda: deps.examine(runs_dir), "no run is touched")
 
 
-def leave(code: int) -> None:
-    """End the command with its exit code."""
+def asked_of(name: str) -> str:
+    """Return what holds when somebody leaves before the wish is met."""
+    return f"what was asked of the run {name} stays asked. Next: ctl status {name}"
+
+
+def leave(procedure: Callable[[], int], if_interrupted: str) -> None:
+    """End the command with the procedure's exit code; a Ctrl-C is told, not traced."""
+    try:
+        code = procedure()
+    except KeyboardInterrupt:
+        output.tell(f"interrupted; {if_interrupted}")
+        code = Code.INTERRUPTED
     raise typer.Exit(int(code))
 
 
@@ -142,7 +163,7 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         output.tell("interrupted; the run, if one goes on, is not touched")
-        sys.exit(Code.FAILED)
+        sys.exit(Code.INTERRUPTED)
     except Exception as error:
         failure = explain_failure(error)
         if failure is None:

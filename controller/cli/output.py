@@ -5,17 +5,27 @@ import sys
 from collections.abc import Iterable
 
 CLEAR = "\x1b[H\x1b[J"
+LAYOUT = "\t\n"
+CONTROLS = dict.fromkeys(code for code in (*range(32), *range(127, 160)) if chr(code) not in LAYOUT)
+
+
+def clean(text: str) -> str:
+    """Return the text without control characters: what comes from files must not steer a terminal.
+
+    New lines and tabs stay.
+    """
+    return text.translate(CONTROLS)
 
 
 def emit(text: str) -> None:
     """Print data."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{clean(text)}\n")
     sys.stdout.flush()
 
 
 def tell(text: str) -> None:
     """Say something to the person at the terminal."""
-    sys.stderr.write(f"{text}\n")
+    sys.stderr.write(f"{clean(text)}\n")
     sys.stderr.flush()
 
 
@@ -40,7 +50,7 @@ def align(rows: list[tuple[str, ...]]) -> list[str]:
 
 def redraw(text: str) -> None:
     """Replace what stands on the terminal."""
-    sys.stdout.write(f"{CLEAR}{text}\n")
+    sys.stdout.write(f"{CLEAR}{clean(text)}\n")
     sys.stdout.flush()
 
 

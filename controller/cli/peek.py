@@ -6,10 +6,13 @@ Only files and one lock are looked at, so it works when the controller is dead o
 import fcntl
 import json
 import os
+import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+from controller.cli.shape import is_status
 
 Status = dict[str, object]
 
@@ -17,7 +20,14 @@ IDENTITY_FILE = "identity.json"
 STATUS_FILE = "status.json"
 LOCK_FILE = "controller.lock"
 SUMMARY_FILE = "summary.json"
+ATTEMPTS_DIR = "attempts"
+RANK_LOCK_FILE = "lock"
+STDERR_FILE = "stderr.log"
 # The names of contract.wire, which would cost a third of a second; a test compares.
+STALE_AFTER_MS = 30_000
+"""Of runtime.lease, for the same reason: a heart that did not beat for so long has stopped."""
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+NS_PER_MS = 1_000_000
 
 AT_REST = frozenset({"completed", "suspended", "stopped", "halted"})
 
@@ -27,8 +37,11 @@ class Controller:
     """Whether somebody steers the run, and who did last."""
 
     is_alive: bool
+    """It holds the run's lock, and its heart beats."""
     pid: int | None
     epoch: int | None
+    silent_s: float | None = None
+    """Since its heart stopped, where it holds the lock still: the next controller ends it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,8 @@ class View:
     controller: Controller
     age_s: float | None
     """Since the status was written."""
+    copy_of: str | None = None
+    """Where the original was launched, None unless the directory is a copy."""
 
     @property
     def state(self) -> str:
@@ -73,8 +88,29 @@ def look(directory: Path) -> View:
         age_s = max(0.0, time.time() - path.stat().st_mtime)
     except (OSError, ValueError):
         found, age_s = None, None
-    status = cast("Status", found) if isinstance(found, dict) and "state" in found else None
-    return View(directory.name, directory, status, _find_controller(directory), age_s)
+    status = cast("Status", found) if is_status(found) else None
+    return View(
+        directory.name,
+        directory,
+        status,
+        _find_controller(directory),
+        age_s,
+        _find_origin(directory),
+    )
+
+
+def _find_origin(directory: Path) -> str | None:
+    """Return where the run was launched if `directory` is a copy: a copy has another inode."""
+    try:
+        found = json.loads((directory / IDENTITY_FILE).read_bytes())
+        inode = directory.stat().st_ino
+    except (OSError, ValueError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    identity = cast("dict[str, object]", found)
+    is_copy = identity.get("inode") not in (None, inode)
+    return str(identity.get("directory")) if is_copy else None
 
 
 def _find_controller(directory: Path) -> Controller:
@@ -85,9 +121,87 @@ def _find_controller(directory: Path) -> Controller:
     try:
         holder = _read_holder(descriptor)
         pid, epoch = _pid_of(holder), holder.get("epoch")
-        return Controller(_is_locked(descriptor), pid, epoch if isinstance(epoch, int) else None)
+        is_locked = _is_locked(descriptor)
+        silent_s = _measure_silence(holder, pid) if is_locked else None
+        is_alive = is_locked and silent_s is None
+        return Controller(is_alive, pid, epoch if isinstance(epoch, int) else None, silent_s)
     finally:
         os.close(descriptor)
+
+
+def _measure_silence(holder: dict[str, object], pid: int | None) -> float | None:
+    """Return since when the heart of the lock's holder stopped, None where it is not known to.
+
+    As the lease judges it: by the monotonic clock of one boot, and only on this machine. A
+    process that is gone holds no lock: another one just took it and did not sign yet.
+    """
+    heartbeat = holder.get("heartbeat")
+    if not isinstance(heartbeat, dict) or holder.get("host") != socket.gethostname():
+        return None
+    beat = cast("dict[str, object]", heartbeat)
+    mono_ms = beat.get("mono_ms")
+    if not isinstance(mono_ms, int) or beat.get("boot_id") != BOOT_ID_FILE.read_text().strip():
+        return None
+    age_ms = time.monotonic_ns() // NS_PER_MS - mono_ms
+    is_silent = age_ms > STALE_AFTER_MS and Path(f"/proc/{pid}").is_dir()
+    return age_ms / 1_000 if is_silent else None
+
+
+def list_live_ranks(directory: Path) -> list[int]:
+    """Return the ranks of the newest attempt that live, by their locks."""
+    attempts = [path for path in directory.glob(f"{ATTEMPTS_DIR}/*") if path.name.isdigit()]
+    if not attempts:
+        return []
+    newest = max(attempts, key=lambda path: int(path.name))
+    locks = newest.glob(f"rank-*/{RANK_LOCK_FILE}")
+    return sorted(int(path.parent.name.removeprefix("rank-")) for path in locks if _holds(path))
+
+
+def _holds(lock: Path) -> bool:
+    try:
+        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _is_locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def find_last_words(view: View) -> tuple[Path, str] | None:
+    """Return where the trainer that ended a halted run spoke, and the last line that it wrote.
+
+    Of the root rank of the last incident, or of the first rank where the whole gang is to blame.
+    None where the run did not halt, or the rank said nothing.
+    """
+    if view.state != "halted" or view.status is None:
+        return None
+    incidents = view.status.get("incidents")
+    if not isinstance(incidents, dict):
+        return None
+    recent = cast("dict[str, list[dict[str, object]]]", incidents).get("recent")
+    if not recent:
+        return None
+    last = recent[-1]
+    rank = last.get("root_rank")
+    attempt = view.directory / ATTEMPTS_DIR / str(last.get("attempt"))
+    path = attempt / f"rank-{0 if rank is None else rank}" / STDERR_FILE
+    line = _read_last_line(path)
+    return None if line is None else (path, line)
+
+
+def _read_last_line(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return None
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else None
+
+
+TAIL_BYTES = 1 << 16
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -103,7 +217,7 @@ def _is_locked(descriptor: int) -> bool:
 def _read_holder(descriptor: int) -> dict[str, object]:
     try:
         found = json.loads(os.read(descriptor, 4096).strip())
-    except ValueError:
+    except (OSError, ValueError):
         return {}
     return cast("dict[str, object]", found) if isinstance(found, dict) else {}
 

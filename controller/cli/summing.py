@@ -18,10 +18,12 @@ def _rows(summary: Members) -> Iterator[tuple[str, ...]]:
     yield "steps", f"{summary['steps']:,}, {summary['tokens_trained']:,} tokens"
     yield "attempts", f"{summary['attempts']}"
     for incident in cast("list[Members]", summary["incidents"]):
-        cost = f"cost {_show(incident['cost_seconds'])} s and {incident['cost_tokens']:,} tokens"
+        tokens = _show(incident["cost_tokens"], 0)
+        cost = f"cost {_show(incident['cost_seconds'])} s and {tokens} tokens"
         yield "incident", f"{describe_incident(incident)}; {cost}"
     replayed, compared = summary["replayed_steps"], summary["replay_compared_steps"]
-    difference = summary["replay_max_loss_difference"]
+    found = summary["replay_max_loss_difference"]
+    difference = "-" if found is None else found
     yield "replay", f"{replayed} steps, {compared} compared, largest loss difference {difference}"
     yield "learning rate", f"ended at {_show(summary['final_lr_fraction'], 7)} of its peak"
     yield (

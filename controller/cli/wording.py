@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from controller.cli.output import align
-from controller.cli.peek import View
+from controller.cli.peek import View, find_last_words
 
 Members = Mapping[str, object]
 MISSING = "?"
@@ -23,7 +23,10 @@ def _headline(view: View) -> str:
         return "no status yet"
     headline = f"{view.state}: {status['reason']}"
     if view.is_blind:
-        return f"nobody steers it; before that, {headline}"
+        who = "nobody steers it" if view.controller.silent_s is None else "its controller is silent"
+        return f"{who}; before that, {headline}"
+    if view.state == "stopped" and "ctl resume" not in headline:
+        return f"{headline}; ctl resume goes on"
     return headline
 
 
@@ -34,11 +37,12 @@ def _rows(view: View) -> Iterator[tuple[str, str]]:
         yield "step", describe_progress(status)
         yield "speed", _describe_speed(figures)
         yield "loss", _describe_loss(figures)
-        yield "attempt", _describe_attempt(status)
+        yield "attempt", _describe_attempt(status, is_blind=view.is_blind)
         yield "saved", _describe_store(members_of(status, "checkpoints"))
         for text in _describe_quarantined(members_of(status, "checkpoints")):
             yield "damaged", text
         yield "incidents", _describe_incidents(members_of(status, "incidents"))
+        yield "words", describe_last_words(view)
         yield "decision", describe_decision(status)
         yield "storage", str(members_of(status, "storage").get("problem") or "")
         for note in list_of(status, "notes"):
@@ -52,9 +56,9 @@ def describe_progress(status: Members) -> str:
     """Return `step 312 of 750 (41.6%), 319,488 tokens`."""
     step, total = status.get("step"), status.get("total_steps")
     if not isinstance(step, int) or not isinstance(total, int):
-        return f"{MISSING} of {total}"
-    tokens = status.get("tokens")
-    return f"{step:,} of {total:,} ({100 * step / total:.1f}%), {tokens:,} tokens"
+        return f"{MISSING} of {show_count(total)}"
+    tokens = show_count(status.get("tokens"))
+    return f"{step:,} of {total:,} ({100 * step / total:.1f}%), {tokens} tokens"
 
 
 def _describe_speed(figures: Members) -> str:
@@ -72,12 +76,15 @@ def _describe_loss(figures: Members) -> str:
     return f"{_real(figures, 'loss')} nats, gradient {_real(figures, 'grad_norm')}, drops {drops}"
 
 
-def _describe_attempt(status: Members) -> str:
+def _describe_attempt(status: Members, *, is_blind: bool) -> str:
     ranks = list_of(status, "ranks")
     alive = sum(rank.get("alive") is True for rank in ranks)
     stopped = [str(rank["rank"]) for rank in ranks if rank.get("stopped")]
-    text = f"{status.get('attempt')}, phase {status.get('phase') or MISSING}"
-    text += f", {alive} of {len(ranks)} ranks alive" if ranks else ""
+    text = show_count(status.get("attempt"))
+    text += f", phase {status['phase']}" if status.get("phase") else ""
+    if ranks:
+        seen = " when last seen" if is_blind else ""
+        text += f", {alive} of {len(ranks)} ranks alive{seen}"
     return text + (f", stopped: rank {', '.join(stopped)}" if stopped else "")
 
 
@@ -109,6 +116,12 @@ def describe_incident(incident: Members) -> str:
     return f"attempt {incident['attempt']}: {incident['cause']} ({who}{where})"
 
 
+def describe_last_words(view: View) -> str:
+    """Return `FILE: LINE` of the rank that ended a halted run; empty where nothing was said."""
+    found = find_last_words(view)
+    return "" if found is None else f"{found[0]}: {found[1]}"
+
+
 def describe_decision(status: Members) -> str:
     """Return the newest decision in words, with its time."""
     decision = members_of(status, "last_decision")
@@ -121,11 +134,15 @@ def describe_decision(status: Members) -> str:
 
 def _describe_controller(view: View) -> str:
     controller = view.controller
+    age = f", status {view.age_s:.0f} s old" if view.age_s is not None else ""
     if controller.is_alive:
-        text = f"pid {controller.pid}, epoch {controller.epoch}"
-        return f"{text}, status {view.age_s:.0f} s old" if view.age_s is not None else text
+        pid, epoch = (MISSING if it is None else it for it in (controller.pid, controller.epoch))
+        return f"pid {pid}, epoch {epoch}{age}"
+    if controller.silent_s is not None:
+        text = f"pid {controller.pid}, silent for {controller.silent_s:.0f} s{age}"
+        return f"{text}: the next one ends it. Next: ctl resume {view.name}"
     if view.is_blind:
-        return f"none. Next: ctl resume {view.name}"
+        return f"none{age}: the ranks may live. Next: ctl resume {view.name}"
     return "none: the run is at rest"
 
 
@@ -140,7 +157,7 @@ def describe_line(view: View) -> str:
         f"MFU {_percent(figures, 'mfu_percent')}" if figures.get("mfu_percent") else "",
         f"loss {_real(figures, 'loss')}" if figures else "",
         f"drops {_percent(figures, 'drops_percent')}" if figures else "",
-        f"attempt {status.get('attempt')}",
+        f"attempt {show_count(status.get('attempt'))}",
     ]
     return "  ".join(part for part in parts if part)
 
@@ -150,7 +167,7 @@ def summarize(view: View) -> tuple[str, ...]:
     status = view.status or {}
     state = f"{view.state} (unsteered)" if view.is_blind else view.state
     progress = describe_progress(status) if status else MISSING
-    return (view.name, state, progress, str(status.get("attempt", MISSING)))
+    return (view.name, state, progress, show_count(status.get("attempt")))
 
 
 def clock(wall_ms: object) -> str:
@@ -168,6 +185,11 @@ def members_of(value: Members, name: str) -> Members:
 def list_of(value: Members, name: str) -> list[Members]:
     found = value.get(name)
     return cast("list[Members]", found) if isinstance(found, list) else []
+
+
+def show_count(value: object) -> str:
+    """Return a whole number, or what stands for one that is not there."""
+    return f"{value:,}" if isinstance(value, int) else MISSING
 
 
 def _real(figures: Members, name: str) -> str:

@@ -16,6 +16,7 @@ from controller.core.rules import Answer, live_attempt, rule
 from controller.core.snapshot import Snapshot
 
 DAY_MS = 86_400_000
+FROM_OUTSIDE = ("killed", "unknown_end")
 SAME_STEP = 1
 """A failure one step aside is the same failure: ranks end within one step of each other."""
 JITTER_PER_MILLE = 100
@@ -85,8 +86,9 @@ def find_repetition(no_progress: list[Incident]) -> str | None:
     *earlier, newest = no_progress
     if not any(is_same(one, newest) for one in earlier):
         return None
+    where = "before its first step" if newest.step is None else f"at step {newest.step}"
     return (
-        f"the same failure twice at step {newest.step} without progress: "
+        f"the same failure twice {where} without progress: "
         f"{newest.cause} of rank {newest.root_rank}{detail_of(newest)}"
     )
 
@@ -96,7 +98,8 @@ def is_same(left: Incident, right: Incident) -> bool:
     if left.fingerprint != right.fingerprint:
         return False
     if left.step is None or right.step is None:
-        return left.step == right.step
+        # Killed before any step: by somebody outside, which no step can be blamed for.
+        return left.step == right.step and left.cause not in FROM_OUTSIDE
     return abs(left.step - right.step) <= SAME_STEP
 
 

@@ -91,7 +91,8 @@ def judge_done(memory: Memory, end: RecordEnd) -> Verdict:
     total = memory.plan.total_steps
     if end.verified_step == total and end.completed_steps in (None, total):
         return Verdict(is_planned=True, cause="done")
-    evidence = f"exit 0 with {end.completed_steps} of {total} steps, verified {end.verified_step}"
+    verified = "none" if end.verified_step is None else end.verified_step
+    evidence = f"exit 0 with {end.completed_steps or 0} of {total} steps, verified {verified}"
     return blame(end, 0, "early_exit", evidence)
 
 

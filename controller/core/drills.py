@@ -31,7 +31,7 @@ def parse_drills(text: str, file_name: str) -> list[Drill]:
         SpecError: it is no list of {atStep, kind, rank}.
     """
     advice = f"Edit {file_name}, then: ctl drill NAME --file {file_name}"
-    document, problems = read_yaml(text, advice)
+    document, problems = read_yaml(text, advice, file_name)
     if problems:
         raise SpecError(problems)
     try:

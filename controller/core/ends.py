@@ -1,10 +1,10 @@
 """How an attempt ends: fenced at the first end, the rest ended after a while, then recorded."""
 
-from contract.exits import PLANNED, Exit
+from contract.exits import PLANNED, Exit, describe_exit
 from controller.core.actions import Action, CloseAttempt, Complete, KillRanks, RecordEnd
 from controller.core.memory import Memory
 from controller.core.owner import drain_patience_ms
-from controller.core.readings import Unknown
+from controller.core.readings import Unknown, show_seconds
 from controller.core.rules import (
     Answer,
     alive_ranks,
@@ -63,10 +63,15 @@ def describe_ends(ranks: list[RankView]) -> str:
     """Return the ends in words, equal ones together."""
     words: dict[str, list[int]] = {}
     for view in ranks:
-        end = str(view.end.code) if view.end else "no record" if view.claimed else "never started"
-        words.setdefault(end, []).append(view.rank)
+        words.setdefault(_describe_end(view), []).append(view.rank)
     parts = [f"{_name_ranks(who)} {end}" for end, who in words.items()]
     return ", ".join(parts) or "no rank was started"
+
+
+def _describe_end(view: RankView) -> str:
+    if view.end is not None:
+        return f"ended with {describe_exit(view.end.code)}"
+    return "left no record" if view.claimed else "never started"
 
 
 def _name_ranks(ranks: list[int]) -> str:
@@ -118,7 +123,8 @@ def close_ended(snapshot: Snapshot, memory: Memory) -> Answer | None:
     ended = ended_ranks(gang.ranks)
     if not (ended or gang.closed or attempt.closed):
         return None
-    reason = f"{describe_ends(ended)}; the others have {memory.policy.cascade_ms} ms to follow"
+    patience = show_seconds(patience_after_end_ms(gang, memory))
+    reason = f"{describe_ends(ended)}; the others have {patience} to follow"
     close = CloseAttempt(reason=reason, nonce=nonce_of(attempt), attempt=attempt.number)
     return Answer(reason, [close])
 
@@ -134,7 +140,7 @@ def kill_rest(snapshot: Snapshot, memory: Memory) -> Answer | None:
     patience_ms = patience_after_end_ms(gang, memory)
     if not ranks or not has_passed(attempt.closed_at, patience_ms, snapshot.now):
         return None
-    reason = f"ranks {ranks} still live {patience_ms} ms after the attempt was closed"
+    reason = f"ranks {ranks} still live {show_seconds(patience_ms)} after the attempt was closed"
     kill = KillRanks(reason=reason, nonce=nonce_of(attempt), attempt=attempt.number, ranks=ranks)
     return Answer(reason, [kill])
 
@@ -160,7 +166,8 @@ def end_late_start(snapshot: Snapshot, memory: Memory) -> Answer | None:
         return None
     if not start_is_overdue(snapshot, memory):
         return None
-    reason = f"{started} of {memory.policy.ranks} ranks started in {memory.policy.start_ms} ms"
+    waited = show_seconds(memory.policy.start_ms)
+    reason = f"{started} of {memory.policy.ranks} ranks started in {waited}"
     nonce = nonce_of(attempt)
     close = CloseAttempt(reason=reason, nonce=nonce, attempt=attempt.number, cause="start")
     ranks = alive_ranks(gang.ranks) if gang else []

@@ -13,6 +13,7 @@ from contract.plan import Name
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d)")
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
+MAX_DECIMAL_CHARS = 60
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 
 
@@ -72,8 +73,13 @@ InstantText = Annotated[str, AfterValidator(_require_instant)]
 
 
 def _require_decimal(text: str) -> str:
-    if not DECIMAL.fullmatch(text):
-        raise PydanticCustomError("value.decimal", 'it must be a decimal string such as "0.003"')
+    if not DECIMAL.fullmatch(text) or len(text) > MAX_DECIMAL_CHARS:
+        raise PydanticCustomError(
+            "value.decimal",
+            'it must be a decimal string of at most {chars} characters, without sign or exponent, '
+            'such as "0.003"',
+            {"chars": MAX_DECIMAL_CHARS},
+        )
     return text
 
 

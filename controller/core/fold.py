@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 from pydantic import TypeAdapter
 
 from contract.plan import Frozen, Plan
+from contract.wire import Restore
 from controller.core.actions import (
     Action,
     CloseAttempt,
@@ -24,7 +25,7 @@ from controller.core.actions import (
 )
 from controller.core.budget import delay_of
 from controller.core.classify import Verdict, classify
-from controller.core.decide import EFFECTS
+from controller.core.decide import EFFECTS, NOTES
 from controller.core.lines import REFUSAL
 from controller.core.memory import AttemptMemory, Incident, Memory, Wanted
 from controller.core.policy import Policy
@@ -119,7 +120,8 @@ def _clock_ref(memory: Memory, at: Instant) -> Instant:
 
 def _fold_decision(memory: Memory, record: Record) -> Memory:
     rule, reason = str(record.body["rule"]), str(record.body["reason"])
-    memory = _with(memory, last_decision=(rule, reason, record.at))
+    if rule != NOTES:
+        memory = _with(memory, last_decision=(rule, reason, record.at))
     for action in read_actions(record.body):
         if isinstance(action, EFFECTS):
             memory = _count_try(memory, action, record.at)
@@ -277,6 +279,7 @@ def _fold_gang(
             not_before=None,
             delay_ms=0,
             highest_step=max(memory.highest_step, action.highest_step),
+            had_checkpoint=memory.had_checkpoint or action.restore is not Restore.NONE,
         )
     if attempt is None or attempt.number != action.attempt:
         return memory
@@ -309,6 +312,7 @@ def _fold_end(memory: Memory, action: RecordEnd, at: Instant) -> Memory:
         wanted=_with(memory.wanted, restart_nonce=None),
         highest_step=max(memory.highest_step, action.completed_steps or 0),
         restore_verified=verdict.cause == "non_finite",
+        had_checkpoint=memory.had_checkpoint or action.verified_step is not None,
     )
     if verdict.is_planned:
         planned_at = [*memory.planned_at, at][-MAX_PLANNED:]
@@ -365,7 +369,4 @@ def _fold_outcome(memory: Memory, body: Mapping[str, object]) -> Memory:
     attempt = memory.attempt
     if attempt and attempt.order and key_of(memory.policy.run_uid, attempt.order) == key:
         return _with(memory, attempt=_with(attempt, launched=True))
-    if "/publish_plan/" in key:
-        shas = [plan.sha for plan in memory.chain if f"/publish_plan/{plan.sha}/" in key]
-        return _with(memory, published=sorted({*memory.published, *shas}))
     return memory

@@ -5,7 +5,7 @@ from controller.core.actions import Action, Halt, LaunchGang, PublishControl, Pu
 from controller.core.ends import start_is_overdue
 from controller.core.memory import Memory
 from controller.core.owner import order_control, wanted_drain
-from controller.core.readings import Unknown
+from controller.core.readings import Unknown, show_seconds
 from controller.core.rules import (
     Answer,
     all_claimed,
@@ -31,7 +31,8 @@ def wait_delay(snapshot: Snapshot, memory: Memory) -> Answer | None:
     left_ms = remaining_ms(begin, 0, snapshot.now)
     if left_ms == 0:
         return None
-    return Answer(f"the next attempt starts {memory.delay_ms} ms after the last", [], left_ms)
+    delay = show_seconds(memory.delay_ms)
+    return Answer(f"the next attempt starts {delay} after the last", [], left_ms)
 
 
 @rule("gang", "store", "storage")
@@ -75,34 +76,40 @@ def next_order(snapshot: Snapshot, memory: Memory) -> LaunchGang:
 
 def choose_restore(snapshot: Snapshot, memory: Memory) -> Restore:
     """Return what the attempt may start from."""
-    if not known(snapshot.store).ever_complete:
+    # The ledger remembers, too: a volume that is not mounted looks like a run without checkpoints.
+    if not known(snapshot.store).ever_complete and not memory.had_checkpoint:
         return Restore.NONE
     return Restore.VERIFIED if memory.restore_verified else Restore.REQUIRED
 
 
 def prepare(snapshot: Snapshot, memory: Memory, order: LaunchGang) -> list[Action]:
-    """Return what must be published before the ranks start."""
+    """Return what must be published before the ranks start.
+
+    The plans each time: publishing mends a plan file that was damaged or lost since.
+    """
     steps: list[Action] = [
-        PublishPlan(reason=f"plan of kind {plan.kind}", nonce="plan", plan=plan)
+        PublishPlan(reason=f"plan of kind {plan.kind}", nonce=order.nonce, plan=plan)
         for plan in memory.chain
-        if plan.sha not in memory.published
     ]
     # The attempt's own nonce: a launch does not wait for the pace of an earlier repair.
     control = PublishControl(
         reason=order.reason, nonce=order.nonce, plan_sha=order.plan_sha, drain=None
     )
     is_published = memory.control_plan_sha == control.plan_sha and memory.control_drain is None
-    if not is_published or not shows(snapshot.control, control.plan_sha):
+    if not is_published or not shows(snapshot, control.plan_sha):
         steps.append(control)
     return steps
 
 
-def shows(control: ControlView | Unknown | None, plan_sha: str) -> bool:
-    """Return whether the control document names the plan and asks for nothing."""
-    return isinstance(control, ControlView) and (control.plan_sha, control.drain) == (
-        plan_sha,
-        None,
-    )
+def shows(snapshot: Snapshot, plan_sha: str) -> bool:
+    """Return whether the control document is this controller's, names the plan and asks nothing.
+
+    New ranks refuse the document of an epoch before the one that launched them.
+    """
+    view = snapshot.control
+    if not isinstance(view, ControlView):
+        return False
+    return (view.epoch, view.plan_sha, view.drain) == (snapshot.epoch, plan_sha, None)
 
 
 @rule("gang")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contract.plan import Line, Plan, check_child, check_plan, is_admissible
 from contract.wire import Drain
 from controller.core.actions import Note, PublishPlan
+from controller.core.ancestry import list_usable
 from controller.core.memory import Memory
 from controller.core.owner import order_control
 from controller.core.rules import Answer, known, live_attempt, rule
@@ -66,6 +67,16 @@ def find_problem(memory: Memory, plan: Plan, line: str, store: StoreView) -> str
     if found is None:
         return "there is no complete checkpoint"
     return find_damage(found) or find_stranger([*memory.chain, plan], found)
+
+
+def list_sources(memory: Memory, store: StoreView) -> list[CheckpointView]:
+    """Return the checkpoints that a new line may start from, oldest first."""
+    return [
+        found
+        for found in list_usable(memory.chain, store.checkpoints)
+        if find_problem(memory, line_plan(memory, found.line, found.step), found.line, store)
+        is None
+    ]
 
 
 def find_damage(found: CheckpointView) -> str | None:

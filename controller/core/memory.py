@@ -107,8 +107,8 @@ class Memory(Frozen):
     """Number of the newest record folded."""
     clock_ref: Instant | None = None
     """What the wall clock is compared with."""
-    published: list[str] = []  # noqa: RUF012  # frozen model
-    """Plans whose file is known to be written."""
+    had_checkpoint: bool = False
+    """Some checkpoint existed once, whatever the disk shows now."""
     control_nonce: str = ""
     tries: list[tuple[str, int, Instant]] = []  # noqa: RUF012  # frozen model
     """(key, how often, last when) of the newest acts intended: paces repetitions (bounded)."""
@@ -121,7 +121,7 @@ class Memory(Frozen):
     planned_at: list[Instant] = []  # noqa: RUF012  # frozen model
     """When the newest planned ends were recorded (bounded)."""
     last_decision: tuple[str, str, Instant] | None = None
-    """(rule, reason, when) of the newest recorded decision."""
+    """(rule, reason, when) of the newest recorded decision that was more than notes."""
 
     @property
     def plan(self) -> Plan:

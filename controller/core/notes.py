@@ -3,16 +3,17 @@
 from collections.abc import Callable, Iterator
 
 from controller.core.actions import Note
+from controller.core.lines import REFUSAL
 from controller.core.memory import Memory
 from controller.core.readings import Unknown, offset_change_ms
-from controller.core.rules import has_passed, live_attempt
-from controller.core.snapshot import ControlView, RankTelemetry, Snapshot
+from controller.core.rules import ended_ranks, has_passed, live_attempt
+from controller.core.snapshot import ControlView, GangView, RankTelemetry, Snapshot
 
 CLOCK_JUMP_MS = 60_000
 
 MIN_LINGER_MS = 60_000
 """What comes and goes each second is told twice a minute at most."""
-LINGER_MS = {"control": 600_000, "clock": 86_400_000}
+LINGER_MS = {"control": 600_000, "clock": 86_400_000, REFUSAL: 600_000}
 """These are over in a moment, and people should still hear of them."""
 
 KEEP = "\0"
@@ -75,7 +76,8 @@ def say_control(snapshot: Snapshot, memory: Memory) -> str:
 def say_telemetry(snapshot: Snapshot, memory: Memory) -> str:
     """No rank can be asked, although the gang had its time to start."""
     attempt = live_attempt(memory)
-    if attempt is None:
+    # Ranks that leave stop answering first: their end is told, not their silence.
+    if attempt is None or attempt.closed or _has_ends(snapshot, attempt.number):
         return ""
     if not snapshot.telemetry:
         return KEEP
@@ -120,7 +122,7 @@ def say_quarantine(snapshot: Snapshot, _: Memory) -> str:
         return KEEP
     marked = [
         f"{found.line}/{found.step} ({found.quarantined})"
-        for found in snapshot.store.checkpoints
+        for found in [*snapshot.store.checkpoints, *snapshot.store.set_aside]
         if found.quarantined is not None
     ]
     return f"quarantined: {', '.join(marked)}" if marked else ""
@@ -136,6 +138,11 @@ def say_replay(snapshot: Snapshot, _: Memory) -> str:
     return f"the replayed loss of step {progress.replay_mismatch_step} differs"
 
 
+def say_refusal(_: Snapshot, __: Memory) -> str:
+    """The answer to a refused new line, which its rule noted, is over after a while."""
+    return ""
+
+
 SUBJECTS: dict[str, Say] = {
     "clock": say_clock,
     "control": say_control,
@@ -143,6 +150,7 @@ SUBJECTS: dict[str, Say] = {
     "storage": say_storage,
     "quarantine": say_quarantine,
     "replay": say_replay,
+    REFUSAL: say_refusal,
 }
 
 
@@ -152,3 +160,10 @@ def _values(snapshot: Snapshot, attempt: int) -> list[RankTelemetry]:
         for reading in snapshot.telemetry
         if not isinstance(reading.value, Unknown) and reading.value.attempt == attempt
     ]
+
+
+def _has_ends(snapshot: Snapshot, attempt: int) -> bool:
+    gang = snapshot.gang
+    if not isinstance(gang, GangView) or gang.attempt != attempt:
+        return False
+    return bool(ended_ranks(gang.ranks))

@@ -9,6 +9,7 @@ from controller.core.actions import (
     Rest,
 )
 from controller.core.memory import Memory
+from controller.core.readings import show_seconds
 from controller.core.rules import (
     Answer,
     alive_ranks,
@@ -110,7 +111,8 @@ def end_undrained(snapshot: Snapshot, memory: Memory) -> Answer | None:
     ranks = alive_ranks(gang.ranks) if gang else []
     if gang is not None and gang.closed and not ranks:
         return None
-    reason = f"the gang did not {attempt.drain.mode} within {drain_patience_ms(memory)} ms"
+    patience = show_seconds(drain_patience_ms(memory))
+    reason = f"the gang did not {attempt.drain.mode} within {patience}"
     nonce = nonce_of(attempt)
     close = CloseAttempt(reason=reason, nonce=nonce, attempt=attempt.number, cause="drain")
     kill = KillRanks(reason=reason, nonce=nonce, attempt=attempt.number, ranks=ranks)

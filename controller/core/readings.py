@@ -2,6 +2,8 @@
 
 from contract.plan import Frozen
 
+MS_PER_S = 1_000
+
 
 class Unknown(Frozen):
     """What could not be read: never zero, never a failure, never the last value."""
@@ -23,6 +25,11 @@ def elapsed_ms(since: Instant, now: Instant) -> int | Unknown:
     if since.boot_id != now.boot_id:
         return Unknown(unknown="the machine was restarted in between")
     return now.mono_ms - since.mono_ms
+
+
+def show_seconds(duration_ms: int) -> str:
+    """Return a duration in words: `2.5 s`."""
+    return f"{duration_ms / MS_PER_S:g} s"
 
 
 def offset_change_ms(before: Instant, now: Instant) -> int | Unknown:

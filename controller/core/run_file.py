@@ -28,7 +28,7 @@ def parse_run_file(text: str, file_name: str = "run.yaml") -> RunFile:
         SpecError: with every problem that can be told, in the order of the fields.
     """
     advice = advise(file_name)
-    document, problems = read_yaml(text, advice)
+    document, problems = read_yaml(text, advice, file_name)
     if not isinstance(document, dict):
         if not problems:
             bound = "a run file is a mapping that begins with apiVersion, kind, metadata, spec"

@@ -108,6 +108,8 @@ class StoreView(Frozen):
     checkpoints: list[CheckpointView]
     ever_complete: bool
     """Some checkpoint was complete once, even if it is damaged or gone now."""
+    set_aside: list[CheckpointView] = []  # noqa: RUF012  # frozen model
+    """Quarantined ones whose step was saved anew: told to people, and no checkpoints any more."""
 
 
 class StorageView(Frozen):

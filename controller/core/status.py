@@ -6,15 +6,16 @@ Keys are documented in docs/cli.md. What could not be read stands under `unknown
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from contract.exits import describe_exit
+from contract.exits import PLANNED, describe_exit
 from contract.wire import Phase
+from controller.core.ancestry import list_usable
 from controller.core.figures import Figures
 from controller.core.memory import AttemptMemory, Incident, Memory
 from controller.core.readings import Unknown
+from controller.core.rules import ended_ranks
 from controller.core.snapshot import (
     CheckpointView,
     GangView,
-    ProgressView,
     RankReading,
     RankTelemetry,
     RankView,
@@ -76,22 +77,45 @@ def _describe_state(memory: Memory, snapshot: Snapshot) -> tuple[str, str]:
         return memory.rest, REST_WORDS[memory.rest]
     if memory.attempt is None:
         return "waiting", "no attempt was launched yet"
-    return _describe_attempt(memory, memory.attempt, _phase_of(snapshot))
+    return _describe_attempt(memory, memory.attempt, snapshot)
 
 
-def _describe_attempt(memory: Memory, attempt: AttemptMemory, phase: str | None) -> tuple[str, str]:
+def _describe_attempt(
+    memory: Memory, attempt: AttemptMemory, snapshot: Snapshot
+) -> tuple[str, str]:
     if attempt.ended:
-        is_planned = attempt.end_cause in PLANNED_CAUSES
-        state = "starting" if is_planned else "recovering"
-        return state, f"attempt {attempt.number} ended; the next is not launched yet"
-    if attempt.first_end_at is not None or attempt.closed:
+        return _describe_ended(memory, attempt)
+    is_leaving = _leaves_as_planned(snapshot, attempt)
+    if is_leaving and memory.control_drain is None:
+        return "finishing", f"the ranks of attempt {attempt.number} leave as planned"
+    if (attempt.first_end_at is not None or attempt.closed) and not is_leaving:
         return "recovering", f"attempt {attempt.number} is ending"
     if (drain := memory.control_drain) is not None:
         return "draining", f"the gang was asked to checkpoint and leave ({drain.mode})"
+    phase = _phase_of(snapshot)
     if phase in TRAINING:
         return "training", f"attempt {attempt.number} trains"
     where = f"is in phase {phase}" if phase else "does not say anything yet"
     return "starting", f"attempt {attempt.number} {where}"
+
+
+def _describe_ended(memory: Memory, attempt: AttemptMemory) -> tuple[str, str]:
+    """Describe the moments between the end of an attempt and what follows it."""
+    if attempt.end_cause == "done":
+        return "finishing", f"attempt {attempt.number} reached the horizon"
+    if attempt.end_cause == "drained" and memory.wanted.state != "run":
+        return "draining", f"attempt {attempt.number} left, as the owner wanted"
+    state = "starting" if attempt.end_cause in PLANNED_CAUSES else "recovering"
+    return state, f"attempt {attempt.number} ended; the next is not launched yet"
+
+
+def _leaves_as_planned(snapshot: Snapshot, attempt: AttemptMemory) -> bool:
+    """Return whether some ranks of the attempt ended, and all of these as they were asked to."""
+    gang = snapshot.gang
+    if not isinstance(gang, GangView) or gang.attempt != attempt.number:
+        return False
+    ended = ended_ranks(gang.ranks)
+    return bool(ended) and all(view.end and view.end.code in PLANNED for view in ended)
 
 
 def _describe_decision(memory: Memory) -> Status | None:
@@ -106,14 +130,13 @@ REST_WORDS = {
     "suspended": "the owner suspended the run; ctl resume goes on",
     "stopped": "the owner stopped the run",
 }
-PLANNED_CAUSES = frozenset({"done", "drained"})
+PLANNED_CAUSES = frozenset({"drained", "superseded"})
 """Ends that were asked for: what comes next is a start, not a recovery."""
 TRAINING = frozenset({Phase.STEP, Phase.SAVE_BLOCK, Phase.EVAL})
 
 
 def _describe_progress(memory: Memory, snapshot: Snapshot) -> Status:
-    plan, progress = memory.plan, snapshot.progress
-    step = _step_of(progress, snapshot.telemetry)
+    plan, step = memory.plan, _step_of(memory, snapshot)
     return {
         "step": step,
         "total_steps": plan.total_steps,
@@ -122,18 +145,28 @@ def _describe_progress(memory: Memory, snapshot: Snapshot) -> Status:
     }
 
 
-def _step_of(
-    progress: ProgressView | Unknown | None, readings: Sequence[RankReading]
-) -> int | None:
-    """Return completed steps: of this attempt, else what the gang restored, else the highest."""
+def _step_of(memory: Memory, snapshot: Snapshot) -> int | None:
+    """Return completed steps of the newest attempt, until it reports those that it starts from."""
+    progress, attempt = snapshot.progress, memory.attempt
     if isinstance(progress, Unknown):
         return None
-    if progress is not None and progress.completed_steps is not None:
+    # An attempt of an abandoned line says nothing about the new one.
+    number = attempt.number if attempt and attempt.end_cause != "superseded" else None
+    if progress and progress.attempt == number and progress.completed_steps is not None:
         return progress.completed_steps
-    reported = [it.value.step for it in readings if isinstance(it.value, RankTelemetry)]
-    if any(reported):
-        return max(reported)
-    return progress.highest_step if progress else 0
+    said = [it.value for it in snapshot.telemetry if isinstance(it.value, RankTelemetry)]
+    reported = max((it.step for it in said if it.attempt == number), default=0)
+    return reported or _first_step_of(memory, snapshot.store)
+
+
+def _first_step_of(memory: Memory, store: StoreView | Unknown) -> int | None:
+    """Return the step that the next gang restores: of the newest checkpoint, else of the fork."""
+    if isinstance(store, Unknown):
+        return None
+    usable = list_usable(memory.chain, store.checkpoints)
+    if memory.restore_verified:
+        usable = [it for it in usable if it.verified]
+    return usable[-1].step if usable else memory.plan.line.fork_step
 
 
 def _phase_of(snapshot: Snapshot) -> str | None:
@@ -177,16 +210,14 @@ def _describe_rank(view: RankView, reading: RankReading | None) -> Status:
 def _describe_store(memory: Memory, store: StoreView | Unknown) -> Status | None:
     if isinstance(store, Unknown):
         return None
-    lines = {line.name for line in memory.plan.lineage}
-    ours = [it for it in store.checkpoints if it.line in lines]
-    usable = [it for it in ours if it.quarantined is None]
+    usable = list_usable(memory.chain, store.checkpoints)
     return {
         "newest": _newest(usable),
         "newest_verified": _newest([it for it in usable if it.verified]),
         "count": len(usable),
         "quarantined": [
             {"line": it.line, "step": it.step, "reason": it.quarantined}
-            for it in store.checkpoints
+            for it in [*store.checkpoints, *store.set_aside]
             if it.quarantined is not None
         ],
     }

@@ -3,7 +3,7 @@
 from contract.wire import Phase
 from controller.core.actions import CloseAttempt, KillRanks
 from controller.core.memory import AttemptMemory, Memory
-from controller.core.readings import Unknown, elapsed_ms
+from controller.core.readings import Unknown, elapsed_ms, show_seconds
 from controller.core.rules import (
     Answer,
     alive_ranks,
@@ -32,7 +32,8 @@ def end_stuck(snapshot: Snapshot, memory: Memory) -> Answer | None:
     suspects = find_suspects(snapshot, memory, gang, still_ms)
     if not suspects:
         return None
-    reason = f"ranks {suspects} passed their deadlines and no step was logged for {still_ms} ms"
+    still = show_seconds(still_ms)
+    reason = f"ranks {suspects} passed their deadlines and no step was logged for {still}"
     nonce, ranks = nonce_of(attempt), alive_ranks(gang.ranks)
     close = CloseAttempt(
         reason=reason, nonce=nonce, attempt=attempt.number, cause="stall", suspects=suspects

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from contract.plan import Plan
 from contract.wire import EvalRecord, StepRecord
 from controller.core.account import Account
+from controller.core.ancestry import last_steps
 from controller.core.figures import drops_percent, measure
 from controller.core.history import AttemptHistory, find_replays, is_comparable, loss_difference
 from controller.core.memory import Incident, Memory
+from controller.core.status import REST_WORDS
 
 EARLY_STEPS = 50
 """Steps at each end whose drops are reported."""
@@ -47,7 +48,7 @@ def make_summary(evidence: Evidence) -> dict[str, object]:
         "format": 1,
         "run": {"name": memory.policy.run_name, "uid": memory.policy.run_uid},
         "outcome": memory.rest or ("halted" if memory.halted else "unfinished"),
-        "reason": memory.halted or "",
+        "reason": REST_WORDS[memory.rest] if memory.rest else memory.halted or "",
         "steps": len(surviving),
         "total_steps": plan.total_steps,
         "tokens_trained": sum(record.tokens for record in surviving.values()),
@@ -71,14 +72,14 @@ def make_summary(evidence: Evidence) -> dict[str, object]:
 
 def surviving_steps(histories: Iterable[AttemptHistory], plan: Plan) -> dict[int, StepRecord]:
     """Return step -> the newest record of it on the lineage of `plan`, in step order."""
-    # A line owns the steps from its fork on, up to the fork of the next line.
-    forks = [*(line.fork_step for line in plan.lineage), plan.total_steps]
-    spans = {line.name: span for line, span in zip(plan.lineage, pairwise(forks), strict=True)}
+    # A line owns the steps from its fork on, up to where the run left it.
+    forks = {line.name: line.fork_step for line in plan.lineage}
+    lasts = last_steps(plan)
     found: dict[int, StepRecord] = {}
     for history in histories:
         for record in history.steps:
-            start, end = spans.get(record.line, (0, 0))
-            if start <= record.step < end:
+            line = record.line
+            if line in forks and forks[line] <= record.step < lasts[line]:
                 found[record.step] = record
     return dict(sorted(found.items()))
 

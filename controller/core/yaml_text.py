@@ -16,6 +16,10 @@ Document = object
 """dict | list | str | int | bool | None, nested."""
 
 MAX_BYTES = 1 << 20
+MAX_DEPTH = 20
+MAX_DIGITS = 30
+"""More than any count of tokens has; Python itself refuses to read some thousand digits."""
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 WHOLE = re.compile(r"[-+]?[0-9][0-9_]*")
 REAL = re.compile(r"[-+]?([0-9][0-9_]*)?\.[0-9_]*([eE][-+]?[0-9]+)?|[-+]?\.(inf|nan)", re.I)
 WORDS: dict[str, bool | None] = {
@@ -30,9 +34,10 @@ WORDS: dict[str, bool | None] = {
 class YamlReader:
     """One document on its way to plain values; `problems` collects what was refused."""
 
-    def __init__(self, advice: str) -> None:
+    def __init__(self, advice: str, file_name: str) -> None:
         self.problems: list[Problem] = []
         self._advice = advice
+        self._file_name = file_name
         self._seen: set[int] = set()
 
     def read(self, text: str) -> Document:
@@ -43,8 +48,11 @@ class YamlReader:
         try:
             # The stubs leave `compose` untyped.
             node = cast("yaml.Node | None", yaml.compose(text, Loader=yaml.SafeLoader))  # pyright: ignore[reportUnknownMemberType]  # see above
+        except RecursionError:
+            self._refuse("yaml.depth", "file", None, f"at most {MAX_DEPTH} levels of nesting")
+            return None
         except yaml.YAMLError as error:
-            place = " ".join(str(error).split())
+            place = " ".join(str(error).split()).replace("<unicode string>", self._file_name)
             self._refuse("yaml.syntax", "file", None, f"this is not YAML: {place}")
             return None
         return None if node is None else self._convert(node, "")
@@ -53,6 +61,9 @@ class YamlReader:
         self.problems.append(Problem(rule, field or "file", value, bound, self._advice))
 
     def _convert(self, node: yaml.Node, path: str) -> Document:
+        if path.count(".") >= MAX_DEPTH:
+            self._refuse("yaml.depth", "file", None, f"at most {MAX_DEPTH} levels of nesting")
+            return None
         if id(node) in self._seen:
             self._refuse("yaml.alias", path, None, "aliases (*name) are refused; write it out")
             return None
@@ -82,21 +93,32 @@ class YamlReader:
 
     def _convert_scalar(self, node: yaml.ScalarNode, path: str) -> Document:
         text: str = node.value
+        if CONTROL.search(text):
+            self._refuse("yaml.control", path, None, "control characters are refused")
+            return ""
         if node.style is not None:  # quoted, or a block
             return text
         if text.lower() in WORDS:
             return WORDS[text.lower()]
+        if WHOLE.fullmatch(text) and len(text) > MAX_DIGITS:
+            self._refuse("yaml.digits", path, f"{text[:8]}...", f"at most {MAX_DIGITS} digits")
+            return None
         if WHOLE.fullmatch(text):
             return int(text.replace("_", ""))
         if REAL.fullmatch(text):
-            bound = f'real numbers are refused: write a decimal string, "{text}"'
+            bound = (
+                "real numbers are refused: write a whole number or, where the field is a decimal,"
+                f' quotes: "{text}"'
+            )
             self._refuse("yaml.float", path, text, bound)
         return text
 
 
-def read_yaml(text: str, advice: str) -> tuple[Document, list[Problem]]:
+def read_yaml(
+    text: str, advice: str, file_name: str = "the file"
+) -> tuple[Document, list[Problem]]:
     """Return the document and what was refused; `advice` says what to do next."""
-    reader = YamlReader(advice)
+    reader = YamlReader(advice, file_name)
     document = reader.read(text)
     return document, reader.problems
 

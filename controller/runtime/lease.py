@@ -211,5 +211,5 @@ def _write_holder(descriptor: int, holder: Holder) -> None:
 def _read_holder(descriptor: int) -> Holder | None:
     try:
         return Holder.model_validate_json(os.pread(descriptor, HOLDER_BYTES, 0).strip())
-    except ValidationError:
+    except (OSError, ValidationError):
         return None

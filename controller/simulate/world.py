@@ -257,9 +257,10 @@ class SimProgress:
         assert now == self.world.agenda.instant()
         if own is None or (not self.world.highest and own.completed() is None):
             return None
+        is_launched = own.order.plan_sha in self.world.plans
         done = own.completed()
         highest = self.world.highest.get(line, 0)
-        if own.plan.line.name == line:
+        if is_launched and own.plan.line.name == line:
             highest = max(highest, done or 0)
         return ProgressView(
             attempt=gang.attempt,

@@ -81,7 +81,8 @@ def list_places(line_path: Path) -> list[Place]:
     """Return every complete checkpoint of a line, in no order."""
     if not line_path.is_dir():
         return []
-    return [Place(line_path, int(p.name)) for p in line_path.iterdir() if p.name.isdigit()]
+    names = [path.name for path in line_path.iterdir()]
+    return [Place(line_path, int(name)) for name in names if name.isascii() and name.isdigit()]
 
 
 def list_lineage(run_dir: Path, plan: Plan) -> list[Place]:

@@ -42,6 +42,26 @@ def test_work_in_progress_and_what_was_moved_aside_is_no_checkpoint(stage, folde
     assert (store.checkpoints, store.ever_complete) == ([], True)
 
 
+def test_what_was_moved_aside_is_told_with_its_reason_and_is_no_checkpoint(stage, folder):
+    stage.add(10)
+    stage.store.quarantine("main", 10, "array w differs", attempt=4)
+    aside = folder / wire.QUARANTINE_DIR
+    aside.mkdir()
+    (folder / "10").rename(aside / "10-a2")
+    (folder / f"10{wire.QUARANTINED_SUFFIX}").rename(aside / f"10-a2{wire.QUARANTINED_SUFFIX}")
+    (aside / f"20-a2.1{wire.QUARANTINED_SUFFIX}").write_bytes(b"{")
+    (aside / f"notes{wire.QUARANTINED_SUFFIX}").write_bytes(b"{")
+    stage.add(10)
+    for _ in range(2):
+        store = stage.store.observe()
+        (view,) = store.checkpoints
+        assert (view.step, view.quarantined) == (10, None)
+        assert [(it.line, it.step, it.quarantined) for it in store.set_aside] == [
+            ("main", 10, "array w differs"),
+            ("main", 20, "its quarantine mark is unreadable"),
+        ]
+
+
 def test_mark_shows_that_there_was_a_checkpoint(stage, folder):
     folder.mkdir(parents=True)
     (folder / f"10{wire.VERIFIED_SUFFIX}").touch()

@@ -1,4 +1,5 @@
 import json
+import shutil
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from controller.adapters.rundir import DRILLS_FILE
 from controller.adapters.system import Processes
 from controller.core.drills import Drill
 from controller.ports import Refused
+from tests.forked import make_forked_run
 from tests.histories import step_record
 from tests.waiting import wait_for
 
@@ -64,22 +66,34 @@ def test_absent_rank_is_refused_and_not_recorded(tmp_path, rank, which):
     assert not (tmp_path / DRILLS_FILE).exists()
 
 
-def test_corrupt_flips_one_bit_of_the_newest_checkpoint(tmp_path):
-    for step in (9, 10):
-        place = tmp_path / wire.checkpoint_dir("main", step) / "state"
-        place.mkdir(parents=True)
-        (place / "big").write_bytes(bytes(100))
-        (place / "small").write_bytes(bytes(10))
-    done = drilling.drill(tmp_path, Drill.model_validate({"kind": "corrupt"}))
-    assert "checkpoints/main/10/state/big at byte 50" in done
-    data = (tmp_path / wire.checkpoint_dir("main", 10) / "state" / "big").read_bytes()
-    assert sum(byte.bit_count() for byte in data) == 1
+def contents(run_dir):
+    """Return file -> bytes of all checkpoints."""
+    root = run_dir / wire.CHECKPOINTS_DIR
+    return {str(it.relative_to(root)): it.read_bytes() for it in root.rglob("*") if it.is_file()}
+
+
+def test_corrupt_flips_one_bit_of_the_newest_checkpoint_of_the_current_line(tmp_path):
+    run_dir = make_forked_run(tmp_path).directory
+    before = contents(run_dir)
+    done = drilling.drill(run_dir, Drill.model_validate({"kind": "corrupt"}))
+    (changed,) = [name for name, data in contents(run_dir).items() if data != before[name]]
+    assert changed.startswith("main-2/30/")
+    assert f"checkpoints/{changed} at byte" in done
+    pairs = zip(before[changed], contents(run_dir)[changed], strict=True)
+    assert sum((old ^ new).bit_count() for old, new in pairs) == 1
+
+
+def test_corrupt_passes_over_a_quarantined_one_and_follows_the_ancestry(tmp_path):
+    run_dir = make_forked_run(tmp_path).directory
+    (run_dir / wire.line_dir("main-2") / f"30{wire.QUARANTINED_SUFFIX}").touch()
+    assert "checkpoints/main/20/" in drilling.corrupt_newest(run_dir)
 
 
 def test_corrupt_without_a_checkpoint_is_refused(tmp_path):
-    (tmp_path / wire.CHECKPOINTS_DIR).mkdir()
+    run_dir = make_forked_run(tmp_path).directory
+    shutil.rmtree(run_dir / wire.CHECKPOINTS_DIR)
     with pytest.raises(Refused, match="no checkpoint"):
-        drilling.corrupt_newest(tmp_path)
+        drilling.corrupt_newest(run_dir)
 
 
 def test_waiting_for_a_step_ends_with_it_or_with_the_run(tmp_path):

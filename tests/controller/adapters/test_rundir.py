@@ -5,7 +5,7 @@ import pytest
 from contract import wire
 from controller.adapters import corpus, rundir
 from controller.core.problems import SpecError
-from controller.ports import Damaged, Refused, Unavailable
+from controller.ports import Damaged, Refused
 from tests.run_files import GOOD, spoil, write_good
 
 
@@ -43,6 +43,8 @@ def test_text_that_proves_too_short_once_written_leaves_nothing(tmp_path, monkey
     path.write_text(spoil(GOOD, source, "docs: {kind: python-docs}"))
     given = rundir.read_given(path)
     rundir.check_given(given, 0)  # built-in text is measured only when it is made
+    with pytest.raises(SpecError, match=r"spec\.data\.sources\.docs"):
+        rundir.check_given(given, 0, measure=True)  # as in a dry run
     with pytest.raises(SpecError) as caught:
         create(given, tmp_path)
     assert {problem.field for problem in caught.value.problems} == {"spec.data.sources.docs"}
@@ -51,7 +53,7 @@ def test_text_that_proves_too_short_once_written_leaves_nothing(tmp_path, monkey
 
 def test_second_creation_never_replaces_the_first(given, tmp_path):
     run = create(given, tmp_path)
-    with pytest.raises(Unavailable):
+    with pytest.raises(Refused, match=r"launched meanwhile\. Next: ctl status probe"):
         create(given, tmp_path)
     assert rundir.load_run(run.directory).identity == run.identity
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["probe"]
@@ -80,6 +82,7 @@ def test_directory_whose_identity_is_of_another_place_is_a_copy(given, tmp_path)
     path.write_text(json.dumps(identity | {"inode": identity["inode"] + 1}))
     with pytest.raises(Refused, match="copy"):
         rundir.load_run(run.directory)
+    assert rundir.read_run(run.directory).run_file == run.run_file
 
 
 def test_accepted_file_takes_the_place_of_the_first(given, tmp_path):
@@ -93,7 +96,7 @@ def test_accepted_file_takes_the_place_of_the_first(given, tmp_path):
 
 def test_unknown_name_lists_the_runs_that_are_there(given, tmp_path):
     create(given, tmp_path)
-    with pytest.raises(Unavailable, match="runs there: probe"):
+    with pytest.raises(Refused, match="runs there: probe"):
         rundir.find_run(tmp_path / "runs", "prob")
 
 

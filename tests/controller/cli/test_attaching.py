@@ -45,7 +45,8 @@ def test_interrupt_asks_and_detaches_by_default(keyboard, choice, monkeypatch):
     ("state", "code", "words"),
     [
         ("completed", Code.DONE, "is finished"),
-        ("suspended", Code.DONE, "is suspended"),
+        ("suspended", Code.DONE, "is suspended; ctl resume probe goes on"),
+        ("stopped", Code.DONE, "is stopped; ctl resume probe goes on"),
         ("halted", Code.FAILED, "ctl log probe"),
         ("training", Code.BLIND, "ctl resume probe"),
     ],
@@ -56,6 +57,22 @@ def test_end_of_a_view_says_how_the_run_rests(tmp_path, capsys, state, code, wor
     (directory / "status.json").write_text(json.dumps({"state": state, "reason": "because"}))
     assert attaching.conclude(directory) == code
     assert words in capsys.readouterr().err
+
+
+def test_end_of_a_halted_run_shows_the_trainer_s_last_words(tmp_path, capsys):
+    directory = tmp_path / "probe"
+    folder = directory / "attempts" / "3" / "rank-1"
+    folder.mkdir(parents=True)
+    (folder / "stderr.log").write_text("Traceback\nValueError: no such word\n\n")
+    incident = {"attempt": 3, "cause": "error", "root_rank": 1, "evidence": "", "at": 1}
+    status = {
+        "state": "halted",
+        "reason": "too often",
+        "incidents": {"count": 1, "recent": [incident]},
+    }
+    (directory / "status.json").write_text(json.dumps(status))
+    attaching.conclude(directory)
+    assert f"{folder / 'stderr.log'}: ValueError: no such word" in capsys.readouterr().err
 
 
 def test_view_of_a_run_at_rest_ends_at_once(tmp_path, capsys):

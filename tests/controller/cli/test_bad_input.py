@@ -1,36 +1,10 @@
 """Bad input: field, value, bound, next command; exit code 2; nothing started or written."""
 
-import shlex
-import sys
-
 import psutil
 import pytest
 
-from controller.cli import main as ctl
 from controller.cli.codes import Code
-from tests.run_files import BAD, BAD_HERE, GOOD, spoil, write_good
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with a right run file and its text; commands run there."""
-    write_good(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def run_ctl(monkeypatch, capsys):
-    """Runs a command in this process; returns its exit code, data and talk."""
-
-    def run(command):
-        monkeypatch.setattr(sys, "argv", shlex.split(command))
-        with pytest.raises(SystemExit) as left:
-            ctl.main()
-        shown = capsys.readouterr()
-        return int(left.value.code or 0), shown.out, shown.err
-
-    return run
+from tests.run_files import BAD, BAD_HERE, GOOD, spoil
 
 
 def listing(folder):
@@ -81,7 +55,8 @@ def test_directory_that_holds_no_run_is_left_alone(folder, run_ctl):
 def test_unknown_run_is_named_with_those_that_are_there(verb, folder, run_ctl):
     extra = " kill 0" if verb == "drill" else ""
     code, _, err = run_ctl(f"ctl {verb} nosuch{extra}")
-    assert code in (Code.BAD_INPUT, Code.FAILED)
+    assert code == Code.BAD_INPUT
+    assert "Next: ctl status" in err
     assert 'no run "nosuch"' in err
     assert not (folder / "runs").exists()
 
@@ -112,7 +87,56 @@ def test_bad_drill_is_refused(arguments, folder, run_ctl):
     assert "ctl drill probe kill 0" in err
 
 
-def test_unknown_form_of_status_is_refused(folder, run_ctl):
-    code, _, err = run_ctl("ctl status -o xml")
+def test_missing_kind_of_a_drill_is_said_to_be_missing(folder, run_ctl):
+    code, _, err = run_ctl("ctl drill probe")
     assert code == Code.BAD_INPUT
+    assert "KIND: it must be given" in err
+    assert "None" not in err
+
+
+@pytest.mark.parametrize("words", ["kill 0", "--at-step 5"])
+def test_drill_is_of_a_file_or_of_the_words_never_both(words, folder, run_ctl):
+    (folder / "drill.yaml").write_text("- {atStep: 5, kind: corrupt}")
+    code, _, err = run_ctl(f"ctl drill probe {words} --file drill.yaml")
+    assert code == Code.BAD_INPUT
+    assert "leave out" in err
+
+
+@pytest.mark.parametrize("command", ["status", "log probe"])
+def test_unknown_form_of_output_is_refused(command, folder, run_ctl):
+    code, out, err = run_ctl(f"ctl {command} -o xml")
+    assert (code, out) == (Code.BAD_INPUT, "")
+    assert "--output is xml" in err
     assert "json" in err
+
+
+def test_yaml_error_names_the_file(folder, run_ctl):
+    (folder / "run.yaml").write_text("metadata: [\n")
+    _, _, err = run_ctl("ctl launch run.yaml")
+    assert 'in "run.yaml", line 2' in err
+    assert "unicode" not in err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("finalPercent: 5\n", "finalPercent: 5.5\n", "write a whole number or"),
+        ('matrix: "0.5"', 'matrix: "-0.5"', "without sign or exponent"),
+        ("heldOutPercent: 20", "heldOutPercents: 20", 'Did you mean "heldOutPercent"?'),
+    ],
+)
+def test_advice_is_followed_by_no_further_refusal(old, new, words, folder, run_ctl):
+    (folder / "run.yaml").write_text(spoil(GOOD, old, new))
+    _, _, err = run_ctl("ctl launch run.yaml")
+    assert words in err
+
+
+def test_dry_run_refuses_built_in_text_that_the_launch_would_refuse(folder, run_ctl):
+    text = spoil(
+        GOOD, "{kind: files, paths: [text.txt], heldOutPercent: 20}", "{kind: python-stdlib}"
+    )
+    text = spoil(text, "51_200", "102_400_000")
+    (folder / "run.yaml").write_text(text)
+    code, out, err = run_ctl("ctl launch run.yaml --dry-run")
+    assert (code, out) == (Code.BAD_INPUT, "")
+    assert "contingency.maxEpochs" in err

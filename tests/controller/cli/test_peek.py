@@ -33,7 +33,8 @@ def write_status(directory, **changes):
         "checkpoints": {"newest": 10, "newest_verified": None, "quarantined": [
             {"line": "main", "step": 5, "reason": "a bit flipped"}]},
         "incidents": {"count": 1, "recent": [
-            {"attempt": 1, "cause": "killed", "root_rank": 1, "step": 3}]},
+            {"attempt": 1, "cause": "killed", "root_rank": 1, "step": 3,
+             "evidence": "its exit record", "at": 1}]},
         "last_decision": {"rule": "launch", "reason": "start attempt 1", "at": 1},
         "notes": [{"subject": "storage", "text": "nearly full", "at": 1}],
         "unknown": {"telemetry of rank 1": "no answer"},
@@ -54,15 +55,55 @@ def steered(run_dir):
 
 
 def test_names_are_those_of_the_contract():
-    names = (peek.IDENTITY_FILE, peek.STATUS_FILE, peek.LOCK_FILE, peek.SUMMARY_FILE)
-    assert names == (wire.IDENTITY_FILE, wire.STATUS_FILE, wire.LOCK_FILE, wire.SUMMARY_FILE)
+    for name in (
+        "IDENTITY_FILE", "STATUS_FILE", "LOCK_FILE", "SUMMARY_FILE", "ATTEMPTS_DIR",
+        "RANK_LOCK_FILE", "STDERR_FILE",
+    ):  # fmt: skip
+        assert getattr(peek, name) == getattr(wire, name)
 
 
 def test_unsteered_run_is_blind_and_says_what_to_type(run_dir):
     view = peek.look(run_dir)
     assert view.is_blind
     assert code_of(view) == Code.BLIND
-    assert "ctl resume probe" in describe(view)
+    text = describe(view)
+    assert "ctl resume probe" in text
+    assert "s old: the ranks may live" in text
+    assert "1 of 1 ranks alive when last seen" in text
+
+
+def test_list_with_an_unsteered_run_is_blind(run_dir, capsys):
+    assert show_status(run_dir.parent, None, watch=False, form="table") == Code.BLIND
+    write_status(run_dir, state="suspended")
+    assert show_status(run_dir.parent, None, watch=False, form="json") == Code.DONE
+
+
+def test_watching_needs_a_name_and_says_which(run_dir, capsys):
+    assert show_status(run_dir.parent, None, watch=True, form="table") == Code.BAD_INPUT
+    assert "Next: ctl status probe --watch" in capsys.readouterr().err
+
+
+def test_finished_run_has_no_phase_and_a_stopped_one_can_go_on(run_dir):
+    write_status(run_dir, state="stopped", reason="the owner stopped the run", phase=None)
+    text = describe(peek.look(run_dir))
+    assert "phase" not in text
+    assert "ctl resume goes on" in text
+
+
+def test_what_is_not_known_is_never_shown_as_none(run_dir):
+    write_status(run_dir, attempt=None, total_steps=None, tokens=None)
+    view = peek.look(run_dir)
+    assert "None" not in describe(view) + describe_line(view)
+    write_status(run_dir, tokens=None)
+    assert "? tokens" in describe(peek.look(run_dir))
+
+
+def test_halted_run_shows_the_last_words_of_its_trainer(run_dir):
+    folder = run_dir / "attempts" / "1" / "rank-1"
+    folder.mkdir(parents=True)
+    (folder / "stderr.log").write_text("the cause\n \n")
+    write_status(run_dir, state="halted", reason="too often")
+    assert f"{folder / 'stderr.log'}: the cause" in describe(peek.look(run_dir))
 
 
 def test_steered_run_names_its_controller(steered):

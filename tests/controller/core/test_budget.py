@@ -78,6 +78,20 @@ def test_one_step_aside_is_the_same_step(step, halts):
     assert bool(halted(run)) == halts
 
 
+@pytest.mark.parametrize(("code", "halts"), [(137, False), (1, True)])
+def test_two_kills_before_any_step_are_nobodys_repetition(code, halts):
+    for _ in range(2):
+        run = ended(run, code, 94, 94, 94) if _ else ended(a_run(), code, 94, 94, 94)
+        reason = halted(run)
+    assert bool(reason) == halts
+
+
+def test_same_failure_before_any_step_is_told_without_a_step():
+    run = ended(a_run(), 1, 94, 94, 94)
+    halted(run)
+    assert "twice before its first step without" in halted(ended(run, 1, 94, 94, 94))
+
+
 def test_other_words_are_another_failure():
     run = ended(a_run(), 1, 94, 94, 94, step=33, verified=30, detail="one")
     halted(run)

@@ -194,6 +194,7 @@ def test_exit_zero_counts_only_at_the_horizon_with_a_verified_checkpoint(
     run.over(0, 0, 0, 0)
     causes = [incident.cause for incident in run.memory.incidents]
     assert causes == ([] if is_done else ["early_exit"])
+    assert "None" not in "".join(incident.evidence for incident in run.memory.incidents)
     assert (run.memory.attempt.end_cause == "done") == is_done
 
 

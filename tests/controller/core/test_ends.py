@@ -19,6 +19,17 @@ def test_first_end_fences_the_attempt_and_starts_the_clock():
     assert the(decision, "kill_ranks").ranks == [0, 1, 3]
 
 
+def test_ends_are_told_in_words_with_the_time_the_others_have():
+    run = a_run().launched().with_end(2, 137)
+    assert run.decide().reason == "rank 2 ended with 137 KILLED; the others have 20 s to follow"
+    run = a_run().launched().with_end(2, 40)
+    assert run.decide().reason.startswith("rank 2 ended with 40 DRAINED; the others have 1")
+    run = a_run().launched().with_ends(0, 0, 0, None)
+    assert run.decide().reason == (
+        "attempt 1 is over: 3 ranks (0 to 2) ended with 0 DONE, rank 3 left no record"
+    )
+
+
 def test_stopped_rank_is_killed_like_the_others():
     run = a_run().launched().with_ends(124, 124, 124, 124)
     run.with_rank(1, alive=True, stopped=True, end=None).pass_once()

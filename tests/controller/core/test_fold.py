@@ -65,13 +65,12 @@ def test_intent_without_outcome_is_remembered_as_an_attempt():
     run.pass_once(ok=False)
     assert run.memory.attempt.number == 1
     assert not run.memory.attempt.launched
-    assert run.memory.published == []
+    assert run.memory.done_keys == []
 
 
 def test_outcomes_tell_what_is_known_to_be_done():
     run = a_run().launched()
     assert run.memory.attempt.launched
-    assert run.memory.published == [run.plan.sha]
     assert len(run.memory.done_keys) == 3
 
 

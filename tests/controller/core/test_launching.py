@@ -16,6 +16,27 @@ def test_first_launch_publishes_then_starts():
     assert (order.attempt, order.restore, order.highest_step) == (1, Restore.NONE, 0)
 
 
+def test_lost_checkpoints_are_never_taken_for_a_run_that_had_none():
+    run = a_run().launched().with_checkpoints(10, 20).over(40, 40, 40, 40)
+    empty = StoreView(checkpoints=[], ever_complete=False)
+    run.after(60_000).seeing(store=empty)
+    order = the(run.pass_once(), "launch_gang")
+    assert order.restore is Restore.REQUIRED
+    assert run.rebuilt().had_checkpoint
+
+
+def test_launch_publishes_the_plans_anew_to_mend_a_damaged_file():
+    run = a_run().launched().over(137, 94, 94, 94).after(60_000)
+    assert the(run.pass_once(), "publish_plan").plan == run.plan
+
+
+def test_control_document_of_a_former_controller_is_published_anew_at_a_launch():
+    run = a_run().launched().over(137, 94, 94, 94).after(60_000)
+    assert "publish_control" not in verbs_of(run.decide())
+    former = run.snapshot().control.model_copy(update={"epoch": run.ledger.epoch - 1})
+    assert "publish_control" in verbs_of(run.seeing(control=former).decide())
+
+
 @pytest.mark.parametrize("field", ["gang", "store", "storage"])
 def test_nothing_is_launched_blind(field):
     assert a_run().blind(field).decide().actions == []

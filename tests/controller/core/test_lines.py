@@ -25,7 +25,7 @@ def test_line_is_opened_and_launched_when_no_gang_is_up():
     assert run.memory.plan == plan
     assert run.memory.halted is None
     launch = run.pass_once()
-    assert verbs_of(launch) == ["publish_control", "launch_gang"]
+    assert verbs_of(launch) == ["publish_plan", "publish_plan", "publish_control", "launch_gang"]
     assert the(launch, "launch_gang").plan_sha == plan.sha
     assert the(launch, "launch_gang").highest_step == 0
 

@@ -70,6 +70,36 @@ def test_silence_of_all_ranks_is_told_after_the_start():
     assert "telemetry" not in noted(run.after(1))
 
 
+def test_silence_of_a_gang_that_leaves_is_not_told():
+    run = a_run().launched().after(200_000).with_telemetry().with_end(1, 0)
+    assert "telemetry" not in noted(run)
+    assert "telemetry" not in noted(run.with_ends(0, 0, 0, 0))
+
+
+def test_refused_new_line_is_told_for_a_while_only():
+    run = a_run().launched().asked("resume_from", "w", step=7)
+    run.pass_once()
+    assert "no complete checkpoint" in noted(run.seeing(intents=[]))["resume_from"]
+    assert "resume_from" in noted(run.after(LINGER_MS["resume_from"] - 1))
+    assert "resume_from" not in noted(run.after(1))
+
+
+def test_note_is_no_decision():
+    run = a_run().launched()
+    before = run.memory.last_decision
+    assert "jumped" in noted(run.after(1_000, wall_jump_ms=3_600_000))["clock"]
+    assert run.memory.last_decision == before
+    assert before[0] == "launch"
+
+
+def test_checkpoint_that_was_moved_aside_is_named_and_not_marked_again():
+    run = a_run().launched().with_checkpoints(20).over(137, 137, 137, 137)
+    aside = a_checkpoint(20, run.plan, quarantined="digest", plan_sha=None, manifest_sha256=None)
+    store = run.seen["store"].model_copy(update={"set_aside": [aside]})
+    assert noted(run.seeing(store=store))["quarantine"] == "quarantined: main/20 (digest)"
+    assert run.after(200_000).decide().rule == "launch"
+
+
 def test_storage_problem_is_told_until_it_is_over():
     run = a_run().launched().with_telemetry(0)
     run.seeing(storage=StorageView(problem="no space left", free_bytes=0))

@@ -77,7 +77,7 @@ def test_resume_starts_the_gang_again():
     run.pass_once()
     run.over(40, 40, 40, 40).pass_once()
     asked(run, "resume", "r")
-    assert verbs_of(run.decide()) == ["publish_control", "launch_gang"]
+    assert verbs_of(run.decide()) == ["publish_plan", "publish_control", "launch_gang"]
     assert the(run.decide(), "publish_control").drain is None
 
 

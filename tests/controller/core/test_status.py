@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from contract.plan import Line
 from contract.wire import Drain, Phase
 from controller.core.figures import measure
-from controller.core.memory import AttemptMemory, Memory
+from controller.core.memory import AttemptMemory, Memory, Wanted
 from controller.core.planning import make_policy
 from controller.core.readings import Instant, Unknown
 from controller.core.run_file import parse_run_file
@@ -103,6 +104,93 @@ def test_quarantined_checkpoints_are_named_and_not_counted():
     assert store["quarantined"] == [{"line": "main", "step": 40, "reason": "bit flipped"}]
 
 
+def test_checkpoints_of_an_abandoned_branch_are_not_the_newest():
+    line = Line(name="main-2", fork_step=20, offset_blocks=0)
+    plan = PLAN.model_copy(
+        update={
+            "kind": "line",
+            "parent": PLAN.sha,
+            "effective": 20,
+            "lineage": [*PLAN.lineage, line],
+        }
+    )
+    store = build_status(memory(chain=[PLAN, plan]), snapshot())["checkpoints"]
+    assert (store["newest"], store["newest_verified"], store["count"]) == (20, 20, 2)
+
+
+def test_new_line_begins_at_its_fork_whatever_the_old_one_reached():
+    line = Line(name="main-2", fork_step=20, offset_blocks=0)
+    plan = PLAN.model_copy(
+        update={
+            "kind": "line",
+            "parent": PLAN.sha,
+            "effective": 20,
+            "lineage": [*PLAN.lineage, line],
+        }
+    )
+    chain = {"chain": [PLAN, plan]}
+    over = AttemptMemory(number=2, launched_at=NOW, ended=True, end_cause="superseded")
+    opened = build_status(memory(**chain, attempt=over), snapshot(telemetry=[]))
+    assert (opened["state"], opened["step"]) == ("starting", 20)
+    begun = AttemptMemory(number=3, launched_at=NOW)
+    launched = build_status(memory(**chain, attempt=begun), snapshot(telemetry=[telemetry(0)]))
+    assert launched["step"] == 20
+    gone = snapshot(store=StoreView(checkpoints=[], ever_complete=True), telemetry=[])
+    assert build_status(memory(**chain, attempt=begun), gone)["step"] == 20
+
+
+def test_gang_that_must_restore_a_verified_one_begins_there():
+    begun = AttemptMemory(number=3, launched_at=NOW)
+    status = build_status(memory(attempt=begun, restore_verified=True), snapshot(telemetry=[]))
+    assert status["step"] == 20
+
+
+@pytest.mark.parametrize(
+    ("code", "changes", "state"),
+    [
+        (0, {}, "finishing"),
+        (42, {}, "finishing"),
+        (40, {"control_drain": Drain(nonce="n", mode="stop")}, "draining"),
+        (137, {}, "recovering"),
+        (137, {"control_drain": Drain(nonce="n", mode="stop")}, "recovering"),
+    ],
+)
+def test_ends_that_were_planned_are_no_fault(code, changes, state):
+    end = RankEnd(code=code, wall_ms=1, step=None, detail="")
+    ranks = [rank_view(0), rank_view(1, alive=False, end=end)]
+    gang = GangView(attempt=2, closed=True, ranks=ranks, remains=[])
+    attempt = AttemptMemory(number=2, launched_at=NOW, closed=True, first_end_at=NOW)
+    status = build_status(memory(attempt=attempt, **changes), snapshot(gang=gang))
+    assert status["state"] == state
+
+
+@pytest.mark.parametrize(
+    ("cause", "wanted", "state"),
+    [
+        ("done", "run", "finishing"),
+        ("drained", "stopped", "draining"),
+        ("drained", "run", "starting"),
+        ("killed", "run", "recovering"),
+    ],
+)
+def test_state_after_an_end_is_what_follows_it(cause, wanted, state):
+    attempt = AttemptMemory(number=2, launched_at=NOW, ended=True, end_cause=cause)
+    status = build_status(memory(attempt=attempt, wanted=Wanted(state=wanted)), snapshot())
+    assert status["state"] == state
+
+
+def test_checkpoint_that_was_moved_aside_stays_visible():
+    aside = CheckpointView(
+        line="main", step=30, plan_sha=None, manifest_sha256=None, verified=False,
+        quarantined="array w differs",
+    )  # fmt: skip
+    seen = snapshot()
+    store = seen.store.model_copy(update={"set_aside": [aside]})
+    told = build_status(memory(), seen.model_copy(update={"store": store}))["checkpoints"]
+    assert (told["newest"], told["count"]) == (30, 3)
+    assert {"line": "main", "step": 30, "reason": "array w differs"} in told["quarantined"]
+
+
 def test_what_cannot_be_read_is_unknown_with_its_reason_never_zero():
     blind = {name: Unknown(unknown="away") for name in ("gang", "progress", "store", "storage")}
     silent = [RankReading(rank=1, value=Unknown(unknown="no answer"))]
@@ -142,7 +230,7 @@ def test_step_before_the_first_of_an_attempt_is_what_was_restored():
     )
     at_once = build_status(memory(), snapshot(progress=progress, telemetry=[]))
     restored = build_status(memory(), snapshot(progress=progress, telemetry=[telemetry(0)]))
-    assert (at_once["step"], restored["step"]) == (20, 12)
+    assert (at_once["step"], restored["step"]) == (30, 12)
 
 
 def test_ended_rank_is_shown_with_its_code_in_words():

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -143,6 +144,28 @@ def test_surviving_steps_follow_the_line_and_leave_the_abandoned_ones():
     surviving = surviving_steps(histories, plan)
     assert list(surviving) == list(range(30))
     assert {record.line for step, record in surviving.items() if step >= 20} == {"main-2"}
+
+
+def test_steps_between_two_forks_down_the_line_are_abandoned():
+    lines = [("main-2", 20), ("main-3", 10)]
+    forks = [PLAN.lineage[0].model_copy(update={"name": n, "fork_step": f}) for n, f in lines]
+    plan = PLAN.model_copy(update={"lineage": [*PLAN.lineage, *forks]})
+    histories = [attempt(1, 0, range(40)), attempt(2, 90, range(10, 13), line="main-3")]
+    assert list(surviving_steps(histories, plan)) == list(range(13))
+
+
+@pytest.mark.parametrize(
+    ("rest", "halted", "words"),
+    [
+        ("completed", None, "the horizon is reached"),
+        ("stopped", None, "the owner stopped"),
+        (None, "no luck", "no luck"),
+    ],
+)
+def test_summary_says_why_the_run_is_over(rest, halted, words):
+    before = evidence(a_run())
+    memory = before.memory.model_copy(update={"rest": rest, "halted": halted})
+    assert words in make_summary(replace(before, memory=memory))["reason"]
 
 
 def test_unfinished_run_has_no_final_fraction():
