@@ -1,10 +1,10 @@
 """How fast a killed rank is seen and replaced, and what the controller itself costs.
 
-    python -m bench.controller [RUN_FILE] [--at-step N] [--watch SECONDS]
+    python -m bench.controller [RUN_FILE ...] [--at-step N] [--watch SECONDS]
 
-Launches the run file (default: the JAX-free sample; samples/tiny.yaml is the real trainer) with
-`ctl launch --detach` in a directory of its own, watches the controller's memory and CPU time while
-the gang trains, kills the last rank, and reads ledger and step log for the rest.
+Launches each run file (default: the JAX-free sample, and the smallest run of the real trainer)
+with `ctl launch --detach` in a directory of its own, watches the controller's memory and CPU time
+while the gang trains, kills the last rank, and reads ledger and step log for the rest.
 """
 
 import argparse
@@ -26,6 +26,7 @@ from controller.adapters.ledger import read_ledger
 from controller.runtime.lease import read_lease
 
 ROOT = Path(__file__).parent.parent
+SAMPLES = [ROOT / "samples/minimal.yaml", ROOT / "samples/tiny.yaml"]
 PATIENCE_S = 600.0
 POLL_S = 0.02
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -52,20 +53,26 @@ class Recovery:
 def main() -> int:
     """Print the figures and the conditions."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run_file", nargs="?", type=Path, default=ROOT / "samples/minimal.yaml")
+    parser.add_argument("run_files", nargs="*", type=Path, default=SAMPLES)
     parser.add_argument("--at-step", type=int, default=60)
     parser.add_argument("--watch", type=float, default=10.0)
     options = parser.parse_args()
+    for run_file in options.run_files:
+        measure(run_file, options)
+    return 0
+
+
+def measure(run_file: Path, options: argparse.Namespace) -> None:
+    """Launch, watch, kill, and print."""
     with tempfile.TemporaryDirectory() as folder:
-        run_dir = launch(options.run_file, Path(folder))
+        run_dir = launch(run_file, Path(folder))
         try:
             await_that(lambda: step_of(run_dir, 1) >= options.at_step, "the first steps")
             cost = watch(run_dir, options.watch)
             recovery = kill_last_rank(run_dir)
         finally:
             control(run_dir, "stop")
-    show(options.run_file, cost, recovery)
-    return 0
+    show(run_file, cost, recovery)
 
 
 def launch(run_file: Path, runs_dir: Path) -> Path:

@@ -43,10 +43,8 @@ def _require_target(directory: Path, drill: Drill) -> None:
     if not live:
         view = look(directory)
         if view.is_at_rest:
-            advice = "" if view.state == "completed" else f"; then: ctl resume {name}"
-            raise Refused(
-                f"run {name} is {view.state}: no rank lives. Next: ctl log {name}{advice}"
-            )
+            verb = "log" if view.state == "completed" else "resume"
+            raise Refused(f"run {name} is {view.state}: no rank lives. Next: ctl {verb} {name}")
         raise Refused(f"no rank of run {name} lives now. Next: ctl status {name}")
     if drill.rank not in ("all", *live):
         ranks = ", ".join(map(str, live))

@@ -76,7 +76,7 @@ def _require_decimal(text: str) -> str:
     if not DECIMAL.fullmatch(text) or len(text) > MAX_DECIMAL_CHARS:
         raise PydanticCustomError(
             "value.decimal",
-            'it must be a decimal string of at most {chars} characters, without sign or exponent, '
+            "it must be a decimal string of at most {chars} characters, without sign or exponent, "
             'such as "0.003"',
             {"chars": MAX_DECIMAL_CHARS},
         )

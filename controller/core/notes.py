@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from controller.core.actions import Note
+from controller.core.ancestry import list_usable
 from controller.core.lines import REFUSAL
 from controller.core.memory import Memory
 from controller.core.readings import Unknown, offset_change_ms
@@ -15,6 +16,9 @@ MIN_LINGER_MS = 60_000
 """What comes and goes each second is told twice a minute at most."""
 LINGER_MS = {"control": 600_000, "clock": 86_400_000, REFUSAL: 600_000}
 """These are over in a moment, and people should still hear of them."""
+
+QUARANTINED = "quarantined: "
+"""How the note on checkpoints that are set aside begins."""
 
 KEEP = "\0"
 """Said by a note's function that cannot tell: what was noted stays."""
@@ -106,7 +110,7 @@ def say_failures(snapshot: Snapshot, memory: Memory, failures: int) -> str:
     """Saves failed; told differently once a newer checkpoint came after all."""
     if isinstance(snapshot.store, Unknown):
         return KEEP
-    steps = [found.step for found in snapshot.store.checkpoints if found.quarantined is None]
+    steps = [found.step for found in list_usable(memory.chain, snapshot.store.checkpoints)]
     failed = f"{failures} saves of this attempt failed"
     healed = f"saving works again after {failures} failures"
     told = next((text for subject, text, _ in memory.notes if subject == "storage"), "")
@@ -125,7 +129,7 @@ def say_quarantine(snapshot: Snapshot, _: Memory) -> str:
         for found in [*snapshot.store.checkpoints, *snapshot.store.set_aside]
         if found.quarantined is not None
     ]
-    return f"quarantined: {', '.join(marked)}" if marked else ""
+    return f"{QUARANTINED}{', '.join(marked)}" if marked else ""
 
 
 def say_replay(snapshot: Snapshot, _: Memory) -> str:

@@ -10,6 +10,7 @@ from controller.core.ancestry import last_steps
 from controller.core.figures import drops_percent, measure
 from controller.core.history import AttemptHistory, find_replays, is_comparable, loss_difference
 from controller.core.memory import Incident, Memory
+from controller.core.notes import QUARANTINED
 from controller.core.status import REST_WORDS
 
 EARLY_STEPS = 50
@@ -55,6 +56,7 @@ def make_summary(evidence: Evidence) -> dict[str, object]:
         "attempts": len(evidence.histories),
         "planned_ends": memory.planned_ends,
         "incidents": [_describe(it, evidence.histories) for it in memory.incidents],
+        "quarantined": _describe_quarantined(memory),
         "final_lr_fraction": final_lr_fraction(surviving, plan),
         **_describe_replays(evidence),
         **_describe_losses(evidence),
@@ -68,6 +70,12 @@ def make_summary(evidence: Evidence) -> dict[str, object]:
         "unattributed_percent": round(evidence.account.unattributed_percent, 3),
         "wall_seconds": round(evidence.account.wall_s, 3),
     }
+
+
+def _describe_quarantined(memory: Memory) -> str:
+    """Return the damaged checkpoints, with their reasons, as they were last noted."""
+    told = {subject: text for subject, text, _ in memory.notes}
+    return told.get("quarantine", "").removeprefix(QUARANTINED)
 
 
 def surviving_steps(histories: Iterable[AttemptHistory], plan: Plan) -> dict[int, StepRecord]:

@@ -74,7 +74,7 @@ def test_drill_on_a_rank_that_does_not_live_names_those_that_do(live_rank, run_c
 
 @pytest.mark.parametrize(
     ("state", "words"),
-    [("suspended", "then: ctl resume probe"), ("completed", "Next: ctl log probe")],
+    [("suspended", "Next: ctl resume probe"), ("completed", "Next: ctl log probe")],
 )
 def test_drill_on_a_run_at_rest_says_so(launched, run_ctl, state, words):
     (launched / wire.STATUS_FILE).write_text(f'{{"state": "{state}", "reason": ""}}')

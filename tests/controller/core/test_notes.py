@@ -120,6 +120,12 @@ def test_failed_saves_are_told_until_one_works_again():
     assert "3 saves of this attempt failed" in noted(run)["storage"]
 
 
+def test_failed_saves_do_not_name_an_abandoned_checkpoint():
+    run = a_run().launched().with_checkpoints(10, 20).with_telemetry(0, checkpoint_failures=2)
+    run.seen["store"].checkpoints.append(a_checkpoint(40, run.plan, line="abandoned"))
+    assert noted(run)["storage"].endswith("the newest checkpoint is of step 20")
+
+
 def test_launch_does_not_wait_for_the_pace_of_a_repair():
     run = a_run().launched().blind("control")
     for _ in range(6):

@@ -168,6 +168,14 @@ def test_summary_says_why_the_run_is_over(rest, halted, words):
     assert words in make_summary(replace(before, memory=memory))["reason"]
 
 
+def test_damaged_checkpoints_are_told():
+    before = evidence(a_run())
+    notes = [("quarantine", "quarantined: main/20 (digest)", instant(1))]
+    memory = before.memory.model_copy(update={"notes": notes})
+    assert make_summary(before)["quarantined"] == ""
+    assert make_summary(replace(before, memory=memory))["quarantined"] == "main/20 (digest)"
+
+
 def test_unfinished_run_has_no_final_fraction():
     summary = make_summary(evidence(a_run()[:1]))
     assert summary["final_lr_fraction"] is None
