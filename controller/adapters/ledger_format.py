@@ -35,7 +35,7 @@ NUL = b"\0"
 class Finding:
     """What is not as it was written."""
 
-    kind: Literal["torn", "late", "cut", "changed", "head", "anchor"]
+    kind: Literal["torn", "late", "cut", "changed", "head", "anchor", "unanchored"]
     text: str
 
     @property
@@ -264,8 +264,9 @@ def check_anchors(
     findings: list[Finding] = []
     for where, head in anchors:
         if head.seq == 0:
-            continue
-        if head.seq > len(records):
+            text = f"{where} names no record: saved before its gang heard of the ledger"
+            findings.append(Finding("unanchored", text))
+        elif head.seq > len(records):
             text = f"{where} names record {head.seq}; the ledger ends at {len(records)}"
             findings.append(Finding("anchor", text))
         elif records[head.seq - 1].hash != head.hash:

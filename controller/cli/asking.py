@@ -144,7 +144,7 @@ def _goal(run: LaunchedRun, wish: Wish, intent: OwnerIntent | None) -> Callable[
             # still writes the summary.
             is_over = view.is_at_rest and not view.controller.is_alive
             return is_over and view.state != OPPOSITE.get(wish.verb)
-        if (refusal := _refusal(view, intent)) is not None:
+        if (refusal := find_refusal(view, intent)) is not None:
             raise Refused(f"{refusal}. Next: {_advise_source(run)}")
         is_fresh = int(str(view.status.get("at", 0))) >= asked_ms
         is_moved = wish.from_step is None or _line(view) != line_before
@@ -162,7 +162,7 @@ def _line(view: View) -> object:
     return members_of(view.status or {}, "plan").get("line")
 
 
-def _refusal(view: View, intent: OwnerIntent | None) -> str | None:
+def find_refusal(view: View, intent: OwnerIntent | None) -> str | None:
     """Return why the controller refused this very new line, None when it did not."""
     if intent is None or intent.verb != "resume_from":
         return None

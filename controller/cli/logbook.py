@@ -49,7 +49,9 @@ def _verify(name: str, num_records: int, findings: Sequence[tuple[str, str, bool
         output.emit(f"{'DAMAGE' if is_damage else 'note'}  {kind}: {text}")
     if any(is_damage for _, _, is_damage in findings):
         return Code.FAILED
-    output.emit(f"{name}: {num_records} records; chain and anchors in checkpoints hold")
+    missing = sum(kind == "unanchored" for kind, _, _ in findings)
+    anchors = f"; {missing} checkpoints hold no anchor" if missing else ""
+    output.emit(f"{name}: {num_records} records; chain and anchors in checkpoints hold{anchors}")
     return Code.DONE
 
 

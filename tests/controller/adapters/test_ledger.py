@@ -230,6 +230,12 @@ def test_rewritten_history_is_found_by_heads_kept_elsewhere(folder):
     assert "the ledger ends at 3" in findings[1].text
 
 
+def test_checkpoint_without_an_anchor_is_said_and_is_no_damage(folder):
+    written(folder, 2)
+    findings = verify_ledger(folder, [("main/10", LedgerHead(seq=0, hash="0" * 64))])
+    assert [(finding.kind, finding.is_damage) for finding in findings] == [("unanchored", False)]
+
+
 def test_ledger_that_a_checkpoint_contradicts_is_not_taken_over(folder):
     written(folder, 2)
     anchors = [("checkpoint main/10", LedgerHead(seq=2, hash="f" * 64))]

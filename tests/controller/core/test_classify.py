@@ -194,8 +194,13 @@ def test_exit_zero_counts_only_at_the_horizon_with_a_verified_checkpoint(
     run.over(0, 0, 0, 0)
     causes = [incident.cause for incident in run.memory.incidents]
     assert causes == ([] if is_done else ["early_exit"])
-    assert "None" not in "".join(incident.evidence for incident in run.memory.incidents)
     assert (run.memory.attempt.end_cause == "done") == is_done
+
+
+def test_exit_zero_before_any_step_is_told_in_numbers():
+    run = a_run(steps=100).launched().over(0, 0, 0, 0)
+    (incident,) = run.memory.incidents
+    assert incident.evidence == "exit 0 with 0 of 100 steps, verified none"
 
 
 def test_exit_zero_of_some_ranks_is_not_the_end():
