@@ -10,7 +10,7 @@ from controller.core.lines import REFUSAL
 from controller.core.status import build_status
 from controller.ports import Refused
 from tests.builders import a_run, an_instant
-from tests.forked import make_forked_run
+from tests.forked import make_forked_run, save
 
 LATE_MS = 10**14
 
@@ -40,6 +40,14 @@ def test_wish_names_the_line_that_holds_the_step_now(run, step, line, monkeypatc
     (intent,) = (run.directory / "intents").iterdir()
     found = json.loads(intent.read_bytes())
     assert (found["verb"], found["line"], found["step"]) == ("resume_from", line, step)
+
+
+def test_younger_line_is_asked_for_where_both_hold_the_step(run, monkeypatch):
+    monkeypatch.setattr(deps, "start_controller", lambda _: None)
+    save(run.directory, "main-2", 20, deps.read_memory(run).chain)
+    resume(run, 20)
+    (intent,) = (run.directory / "intents").iterdir()
+    assert json.loads(intent.read_bytes())["line"] == "main-2"
 
 
 def test_without_any_checkpoint_the_next_command_is_to_look(run):
