@@ -26,6 +26,7 @@ def count_epochs(run_dir):
 
 
 def test_frozen_controller_is_told_and_replaced(ctl):
+    ctl.write_run_file(num_steps=200)
     ctl.pace(0.2)
     ctl("launch", "run.yaml", "--detach")
     ctl.wait_for_step(3)
@@ -47,6 +48,7 @@ def test_frozen_controller_is_told_and_replaced(ctl):
 
 
 def test_racing_resumes_both_find_the_run_steered(ctl):
+    ctl.write_run_file(num_steps=200)
     ctl.pace(0.2)
     ctl("launch", "run.yaml", "--detach")
     ctl.wait_for_step(3)
@@ -58,6 +60,7 @@ def test_racing_resumes_both_find_the_run_steered(ctl):
 
 
 def test_wish_that_a_later_one_withdraws_fails(ctl):
+    ctl.write_run_file(num_steps=200)
     ctl.pace(0.2)
     ctl("launch", "run.yaml", "--detach")
     ctl.wait_for_step(3)
@@ -70,6 +73,7 @@ def test_wish_that_a_later_one_withdraws_fails(ctl):
 
 
 def test_damaged_ledger_keeps_nobody_from_stopping_the_gang(ctl):
+    ctl.write_run_file(num_steps=200)
     ctl.pace(0.2)
     ctl("launch", "run.yaml", "--detach")
     ctl.wait_for_step(3)
@@ -121,6 +125,7 @@ def test_resume_of_a_run_that_halts_again_tells_why_and_tries_once(ctl):
 
 
 def test_controller_that_dies_at_once_is_quoted_with_its_log(ctl):
+    ctl.write_run_file(num_steps=200)
     ctl.pace(0.2)
     ctl("launch", "run.yaml", "--detach")
     ctl.wait_for_step(3)

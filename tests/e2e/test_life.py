@@ -62,10 +62,10 @@ def test_owner_suspends_changes_resumes_forks_and_finishes(ctl):
     config = json.loads((ctl.run_dir / "attempts" / "2" / "config.json").read_text())
     assert config["checkpointing"]["keep"] == 5
     assert "stopped" in ctl("stop", "probe")
-    assert "must be the step of a checkpoint" in ctl("resume", "probe", "--from", "7", code=2)
+    assert "step of a sound checkpoint" in ctl("resume", "probe", "--from", "7", code=2)
     mark = ctl.run_dir / "checkpoints" / "main" / "20.quarantined.json"
     mark.write_text("damaged")
-    assert "quarantined" in ctl("resume", "probe", "--from", "20", code=2)
+    assert "a sound checkpoint" in ctl("resume", "probe", "--from", "20", code=2)
     mark.unlink()
     assert "main-2" not in ctl("log", "probe")
 
