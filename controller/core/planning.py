@@ -26,6 +26,10 @@ from controller.core.spec_rules import make_execution, stage_start, warmup_steps
 MS_PER_S = 1_000
 
 
+LOCAL_SKEW_MS = 50
+"""All ranks share one clock; what is left is how late a busy machine lets a shim note an end."""
+
+
 def make_policy(run_file: RunFile, run_uid: str) -> Policy:
     """Return the numbers that the decisions of this run rest on."""
     faults, restarts = run_file.spec.faults, run_file.spec.faults.restarts
@@ -36,6 +40,7 @@ def make_policy(run_file: RunFile, run_uid: str) -> Policy:
         deadlines_ms=faults.deadlines.by_phase(),
         margin_ms=faults.margin,
         cascade_ms=faults.cascade,
+        clock_skew_ms=LOCAL_SKEW_MS,
         start_ms=faults.claim,
         heartbeat_ms=faults.heartbeat,
         budget=Budget(

@@ -20,6 +20,7 @@ from controller.adapters.ledger import create_ledger, read_ledger, verify_ledger
 from controller.adapters.system import Processes, is_locked
 from controller.core.fold import fold
 from controller.core.memory import Memory
+from controller.core.planning import LOCAL_SKEW_MS
 from controller.core.policy import Budget, Policy
 from controller.core.snapshot import OwnerIntent
 from controller.ports import LedgerRecord
@@ -292,6 +293,7 @@ def make_world(path: Path, *, total_steps: int = 60, **options: Any) -> World:
         },
         margin_ms=options.pop("margin_ms", 2_000),
         cascade_ms=options.pop("cascade_ms", 2_000),
+        clock_skew_ms=LOCAL_SKEW_MS,
         start_ms=10_000,
         heartbeat_ms=run.config.limits.heartbeat_s * 1000,
         budget=budget,
