@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
@@ -82,7 +84,7 @@ def run_step(rank: Rank) -> None:
         make_word(plan, has_news=rank.helm.has_news),
     )
     entry_s = time.perf_counter() - rank.completed_s
-    try:
+    with blaming_lost_peers(rank):
         rank.state, outputs = rank.run(
             rank.state,
             place_batch(rank.run.mesh, tokens, sequences),
@@ -91,8 +93,6 @@ def run_step(rank: Rank) -> None:
         )
         read_ahead(rank)
         report = read_outputs(outputs)
-    except (jax.errors.JaxRuntimeError, ValueError) as error:
-        raise_step_error(rank, error)
     require_sound(rank, report)
     rank.helm.hear(has_news=report.has_news)
     now_s = time.perf_counter()
@@ -124,11 +124,15 @@ def read_ahead(rank: Rank) -> None:
         rank.batches.fetch(plan, following, local_rows(rank.run.mesh, sequences))
 
 
-def raise_step_error(rank: Rank, error: Exception) -> NoReturn:
-    """Tell a lost peer from an error of this rank's own."""
-    if rank.gang.ranks > 1 and not is_own_error(error):
-        raise GangError(f"step {rank.step}: {first_line(error)}") from error
-    raise error
+@contextmanager
+def blaming_lost_peers(rank: Rank) -> Iterator[None]:
+    """Tell a lost peer from an error of this rank's own, wherever the ranks compute together."""
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        if rank.gang.ranks > 1 and not is_own_error(error):
+            raise GangError(f"step {rank.step}: {first_line(error)}") from error
+        raise
 
 
 def is_own_error(error: Exception) -> bool:
@@ -152,7 +156,7 @@ def save(rank: Rank, phase: Phase = Phase.SAVE_BLOCK) -> None:
     document = rank.helm.accepted
     head = document.ledger_head if document else NO_LEDGER
     moment = Moment(rank.helm.chain, rank.step, rank.last_loss, head)
-    with rank.post.clock.during(phase):
+    with rank.post.clock.during(phase), blaming_lost_peers(rank):
         rank.saver.begin(rank.state, moment, rank.post.clock.advance)
     rank.tags.add("save")
 
@@ -160,7 +164,7 @@ def save(rank: Rank, phase: Phase = Phase.SAVE_BLOCK) -> None:
 def evaluate(rank: Rank) -> None:
     """Measure the held-out loss."""
     clock = rank.post.clock
-    with clock.during(Phase.EVAL):
+    with clock.during(Phase.EVAL), blaming_lost_peers(rank):
         rank.evaluator.evaluate(rank.run, rank.state, rank.plan, rank.step, clock.advance)
     rank.tags.add("eval")
 
