@@ -153,7 +153,7 @@ def assert_quarantined(kind, make_run, launch, damage: Callable[[Run, int], str]
     }
 
 
-@quick_trainer
+@every_trainer
 def test_flipped_bit_of_an_array_is_found_and_the_older_checkpoint_used(kind, make_run, launch):
     assert_quarantined(kind, make_run, launch, damage_array)
 
