@@ -50,7 +50,9 @@ def over(stage):
 
 
 def stdout(stage, rank: int) -> str:
-    return (stage.run_dir / wire.rank_dir(1, rank) / wire.STDOUT_FILE).read_text()
+    path = stage.run_dir / wire.rank_dir(1, rank) / wire.STDOUT_FILE
+    # The shim makes it: nothing was said before.
+    return path.read_text() if path.exists() else ""
 
 
 def test_rank_is_told_who_it_is_by_its_environment(stage):
