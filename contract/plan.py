@@ -20,6 +20,7 @@ Sha = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 FractionText = Annotated[str, StringConstraints(pattern=r"^[0-9]+/[1-9][0-9]*$")]
+StagePercent = Annotated[int, Field(ge=0, le=99)]
 DecimalText = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?$")]
 
 ROOT_LINE = "main"
@@ -51,6 +52,8 @@ class MixtureStage(Frozen):
     """From `start` on, a block holds `parts` units of each source."""
 
     start: Count
+    from_percent: StagePercent
+    """Declared start in percent of the horizon: where a revision of the horizon moves it to."""
     parts: dict[Name, Count]
 
 
@@ -67,6 +70,8 @@ class ContextStage(Frozen):
     """From `start` on, sequences have `length` tokens, each costing `flops_per_token`."""
 
     start: Count
+    from_percent: StagePercent
+    """Declared start in percent of the horizon, kept when the horizon moves."""
     length: Positive
     flops_per_token: Positive
 

@@ -125,7 +125,11 @@ def make_genesis(run_file: RunFile, run_uid: str, sources: Mapping[str, SourceFi
             block_tokens=spec.data.block_tokens,
             unit_tokens=spec.unit_tokens,
             stages=[
-                MixtureStage(start=stage_start(spec, stage.from_percent), parts=stage.parts)
+                MixtureStage(
+                    start=stage_start(spec, stage.from_percent),
+                    from_percent=stage.from_percent,
+                    parts=stage.parts,
+                )
                 for stage in spec.data.mixture
             ],
         ),
@@ -162,6 +166,7 @@ def _make_context(spec: Spec) -> list[ContextStage]:
     return [
         ContextStage(
             start=stage.from_percent * spec.total_steps // 100,
+            from_percent=stage.from_percent,
             length=stage.length,
             flops_per_token=flops_per_token(spec.model.shape, stage.length),
         )

@@ -35,9 +35,11 @@ def sim_plan(total_steps: int = 120, run_uid: str = "sim") -> Plan:
         peaks={"learning_rate": {"matrix": "0.003"}},
         anneals={"learning_rate": [(step, format_fraction(value)) for step, value in knots]},
         mixture=Mixture(
-            block_tokens=1024, unit_tokens=64, stages=[MixtureStage(start=0, parts={"text": 16})]
+            block_tokens=1024,
+            unit_tokens=64,
+            stages=[MixtureStage(start=0, from_percent=0, parts={"text": 16})],
         ),
-        context=[ContextStage(start=0, length=64, flops_per_token=1)],
+        context=[ContextStage(start=0, from_percent=0, length=64, flops_per_token=1)],
         execution=Execution(),
         lineage=[Line(name="main", fork_step=0, offset_blocks=0)],
     )

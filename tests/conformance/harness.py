@@ -525,11 +525,14 @@ def _a_plan(config: TrainerConfig, total_steps: int) -> Plan:
         mixture=Mixture(
             block_tokens=2 * TOKENS_PER_STEP,
             unit_tokens=LENGTH,
-            stages=[MixtureStage(start=0, parts={"code": 20, "docs": 12})],
+            stages=[MixtureStage(start=0, from_percent=0, parts={"code": 20, "docs": 12})],
         ),
         context=[
             ContextStage(
-                start=0, length=LENGTH, flops_per_token=flops_per_token(config.model, LENGTH)
+                from_percent=0,
+                start=0,
+                length=LENGTH,
+                flops_per_token=flops_per_token(config.model, LENGTH),
             )
         ],
         execution=Execution(),

@@ -87,7 +87,10 @@ def test_moved_mixture_feeds_the_new_parts_after_the_fork(kind, make_run, launch
     gang = launch(run)
     effective = (gang.await_step(2)[-1].step + kind.lead_steps) // 2 * 2
     revision = retimed(run.plan, effective=effective, total_steps=effective + 10)
-    stages = [*run.plan.mixture.stages, MixtureStage(start=effective, parts={"docs": 32})]
+    stages = [
+        *run.plan.mixture.stages,
+        MixtureStage(start=effective, from_percent=50, parts={"docs": 32}),
+    ]
     mixture = run.plan.mixture.model_copy(update={"stages": stages})
     revision = run.publish(revision.model_copy(update={"mixture": mixture}))
     run.point_to(revision.sha)

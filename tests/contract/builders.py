@@ -42,13 +42,13 @@ def a_plan(**changes: object) -> Plan:
             block_tokens=2_048,
             unit_tokens=128,
             stages=[
-                MixtureStage(start=0, parts={"code": 10, "docs": 6}),
-                MixtureStage(start=320, parts={"code": 4, "docs": 12}),
+                MixtureStage(start=0, from_percent=0, parts={"code": 10, "docs": 6}),
+                MixtureStage(start=320, from_percent=80, parts={"code": 4, "docs": 12}),
             ],
         ),
         context=[
-            ContextStage(start=0, length=64, flops_per_token=1),
-            ContextStage(start=200, length=128, flops_per_token=2),
+            ContextStage(start=0, from_percent=0, length=64, flops_per_token=1),
+            ContextStage(start=200, from_percent=50, length=128, flops_per_token=2),
         ],
         execution=Execution(),
         lineage=[Line(name="main", fork_step=0, offset_blocks=0)],
@@ -140,11 +140,12 @@ def plans(draw: st.DrawFn, min_steps: int = 8) -> Plan:
             block_tokens=block,
             unit_tokens=unit,
             stages=[
-                MixtureStage(start=start, parts=draw(parts_of(units))) for start in mixture_starts
+                MixtureStage(start=start, from_percent=0, parts=draw(parts_of(units)))
+                for start in mixture_starts
             ],
         ),
         context=[
-            ContextStage(start=start, length=length, flops_per_token=length)
+            ContextStage(start=start, from_percent=0, length=length, flops_per_token=length)
             for start, length in zip([0, *context_starts], lengths, strict=True)
         ],
     )
@@ -161,7 +162,7 @@ def revisions(draw: st.DrawFn) -> tuple[Plan, Plan]:
     if aligned < total and draw(st.booleans()):
         kept = [stage for stage in revision.mixture.stages if stage.start < aligned]
         units = parent.mixture.block_tokens // parent.mixture.unit_tokens
-        stage = MixtureStage(start=aligned, parts=draw(parts_of(units)))
+        stage = MixtureStage(start=aligned, from_percent=0, parts=draw(parts_of(units)))
         mixture = revision.mixture.model_copy(update={"stages": [*kept, stage]})
         revision = change(revision, mixture=mixture)
     return parent, revision

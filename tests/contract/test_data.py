@@ -155,7 +155,9 @@ def test_positions_beyond_32_bits_are_exact():
             update={
                 "block_tokens": block,
                 "unit_tokens": 4_096,
-                "stages": [MixtureStage(start=0, parts={"code": 20_000, "docs": 29_152})],
+                "stages": [
+                    MixtureStage(start=0, from_percent=0, parts={"code": 20_000, "docs": 29_152})
+                ],
             }
         ),
         context=[change_context(a_plan().context[0])],

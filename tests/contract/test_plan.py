@@ -99,11 +99,15 @@ def with_mixture(**changes):
 
 
 def stage(start, **parts):
-    return MixtureStage(start=start, parts=parts)
+    return MixtureStage(start=start, from_percent=0, parts=parts)
 
 
 def context(*stages):
-    return {"context": [ContextStage(start=s, length=n, flops_per_token=1) for s, n in stages]}
+    return {
+        "context": [
+            ContextStage(start=s, from_percent=0, length=n, flops_per_token=1) for s, n in stages
+        ]
+    }
 
 
 def lines(*named):
@@ -211,7 +215,9 @@ VIOLATIONS = {
     "mixture changes before": {
         "mixture": CHILD.mixture.model_copy(update={"stages": [stage(0, code=9, docs=7)]})
     },
-    "context changes before": {"context": [ContextStage(start=0, length=128, flops_per_token=1)]},
+    "context changes before": {
+        "context": [ContextStage(start=0, from_percent=0, length=128, flops_per_token=1)]
+    },
     "lineage changed": lines(("main", 0, 0), ("b", 150, 0)),
 }
 

@@ -61,8 +61,8 @@ def test_frozen_rank_is_found_by_the_deadline_and_gone_before_the_next_gang(make
 def test_crash_at_the_same_step_is_confirmed_once_and_halts_with_file_and_step(make):
     world = make(total_steps=40, save_every=15)
     stages = [
-        MixtureStage(start=0, parts={"code": 32}),
-        MixtureStage(start=20, parts={"code": 20, "docs": 12}),
+        MixtureStage(start=0, from_percent=0, parts={"code": 32}),
+        MixtureStage(start=20, from_percent=50, parts={"code": 20, "docs": 12}),
     ]
     world.replan(mixture=world.run.plan.mixture.model_copy(update={"stages": stages}))
     source = world.path / world.run.sources["docs"].train

@@ -121,7 +121,7 @@ def a_plan(config: TrainerConfig, total_steps=20, context=((0, 16),), **changes)
         mixture=Mixture(
             block_tokens=256,
             unit_tokens=32,
-            stages=[MixtureStage(start=0, parts={"code": 5, "docs": 3})],
+            stages=[MixtureStage(start=0, from_percent=0, parts={"code": 5, "docs": 3})],
         ),
         context=a_context(context),
         execution=Execution(),
@@ -131,7 +131,10 @@ def a_plan(config: TrainerConfig, total_steps=20, context=((0, 16),), **changes)
 
 
 def a_context(stages) -> list[ContextStage]:
-    return [ContextStage(start=s, length=length, flops_per_token=7) for s, length in stages]
+    return [
+        ContextStage(start=s, from_percent=0, length=length, flops_per_token=7)
+        for s, length in stages
+    ]
 
 
 def retimed(parent: Plan, *, effective: int, total_steps: int, **changes) -> Plan:
