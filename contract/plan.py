@@ -6,6 +6,7 @@ whole past: running it from any step at or before its effective step equals runn
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import pairwise
 from math import lcm
 from typing import Annotated, Literal
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from contract.canonical import encode_canonical, hash_bytes, hash_canonical
 from contract.model import Execution
-from contract.schedule import parse_fraction, round_binary32, shares_past, value_at
+from contract.schedule import Knots, parse_fraction, round_binary32, shares_past, value_at
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
 Sha = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -285,9 +286,17 @@ Check = Callable[[Plan, Plan], Iterable[str]]
 def check_child(parent: Plan, child: Plan) -> list[str]:
     """Return why `child` may not follow `parent`, in words; empty when it may.
 
-    What both trainer and controller refuse: a broken chain, a changed past, a changed end value.
+    What both trainer and controller refuse: a broken chain, a changed past, a changed end value,
+    and of a new horizon a schedule that jumps at the fork, rises after it or cuts the warm-up.
     """
-    checks: tuple[Check, ...] = (_check_chain, _check_pinned, _check_past, _check_lines)
+    checks: tuple[Check, ...] = (
+        _check_chain,
+        _check_pinned,
+        _check_past,
+        _check_future,
+        _check_schedule,
+        _check_lines,
+    )
     return [problem for check in checks for problem in check(parent, child)]
 
 
@@ -333,6 +342,48 @@ def _check_past(parent: Plan, child: Plan) -> Iterable[str]:
     ):
         if [s for s in left if s.start < fork] != [s for s in right if s.start < fork]:
             yield f"{what} changes before step {fork}"
+
+
+UNTOUCHED = {"mixture": ("anneals", "context"), "execution": ("anneals", "mixture", "context")}
+"""Kind of a revision -> members that it leaves as they are, in the future too."""
+
+
+def _check_future(parent: Plan, child: Plan) -> Iterable[str]:
+    # Another horizon has other anneals; that it changed is said already.
+    if parent.total_steps != child.total_steps:
+        return
+    for member in UNTOUCHED.get(child.kind, ()):
+        if getattr(parent, member) != getattr(child, member):
+            yield f"{member} changed in a revision of kind {child.kind}"
+
+
+def _check_schedule(parent: Plan, child: Plan) -> Iterable[str]:
+    if child.kind != "horizon":
+        return
+    fork = child.effective
+    if fork >= min(parent.total_steps, child.total_steps):
+        yield f"effective step {fork} is past the last step"
+        return
+    warm_up_end = _last_rise(parent.knots_of("learning_rate"))
+    if fork < warm_up_end:
+        yield f"effective step {fork} is before the end of the warm-up at {warm_up_end}"
+    for name in parent.anneals:
+        if name in child.anneals:
+            yield from _check_anneal(name, parent.knots_of(name), child.knots_of(name), fork)
+
+
+def _check_anneal(name: str, before: Knots, after: Knots, fork: int) -> Iterable[str]:
+    if not all(knots[0][0] <= fork <= knots[-1][0] for knots in (before, after)):
+        return  # said of the plan itself
+    if value_at(before, fork) != value_at(after, fork):
+        yield f"{name} jumps at step {fork}"
+    elif _last_rise(after) > fork >= _last_rise(before):
+        yield f"{name} rises after step {fork}"
+
+
+def _last_rise(knots: Knots) -> int:
+    """Return the step until which the values rise; 0 where they never do."""
+    return max((right[0] for left, right in pairwise(knots) if right[1] > left[1]), default=0)
 
 
 def _check_lines(parent: Plan, child: Plan) -> Iterable[str]:

@@ -90,8 +90,13 @@ class Telemetry(Protocol):
 class Progress(Protocol):
     """The step logs."""
 
-    def read(self, gang: GangView, line: str, now: Instant) -> ProgressView | None:
-        """Return the progress of the newest attempt, None when no step was ever logged."""
+    def read(
+        self, gang: GangView, line: str, now: Instant, since_step: int = 0
+    ) -> ProgressView | None:
+        """Return the progress of the newest attempt, None when no step was ever logged.
+
+        Its pace is that of the clean steps from `since_step` on.
+        """
         ...
 
 

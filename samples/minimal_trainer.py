@@ -85,6 +85,8 @@ class Trainer:
         self.learner = Learner(settings.config.optimizer)
         self.saver = Saver(settings, telemetry)
         self.step = 0
+        self.staged_step = 0
+        """The newest step whose state is saved or on its way; at the start, the one restored."""
         self.last_loss = ""
         self.min_step_s = float(os.environ.get(ENV_STEP_S, "0"))
         self.disturbances: list[str] = ["first", "compile"]
@@ -161,9 +163,11 @@ class Trainer:
         )
         if manifest is not None:
             self.step, self.last_loss = manifest.step, manifest.last_loss
+            self.staged_step = manifest.step
             if manifest.line == self.follower.plan.line.name:
                 self.saver.saved_step = manifest.step
         self.telemetry.step = self.step
+        self.follower.hold_execution(self.step)
 
     def compile(self) -> None:
         """There is nothing to compile; the peak is measured here, if it is not declared."""
@@ -188,14 +192,26 @@ class Trainer:
         with self.telemetry.timed(metrics.OVERHEAD_SECONDS, "control"):
             self.saver.check_age()
             news = self.follower.poll() if self.settings.rank == 0 else None
-        mine = {"terminated": self.is_terminated, "pending": self.follower.pending_sha}
+        mine = {
+            "terminated": self.is_terminated,
+            "pending": self.follower.pending_sha,
+            "is_plan_missing": self.follower.is_plan_missing,
+        }
         agreed = self.gang.vote(mine, lambda words: agree(words, news))
+        if agreed["is_plan_missing"]:
+            self.follower.ask_again()
         if agreed["news"] is not None:
             self.follower.obey(agreed["news"], self.step + LEAD_STEPS)
         if self.follower.drain_mode or agreed["terminated"]:
             self.drain(self.follower.drain_mode or "stop")
+        if self.step == self.follower.restart_step:
+            self.drain("restart")
         if self.follower.adopt(agreed["pending"], self.step):
             self.disturbances.append("plan")
+        # Saved under the parent it is as good: that checkpoint may start the revision, too.
+        plan = self.follower.plan
+        if plan.parent is not None and plan.effective == self.step != self.staged_step:
+            self.save()
 
     def drain(self, mode: str) -> NoReturn:
         """Save, unless this step is saved already, and leave with the code of `mode`."""
@@ -320,9 +336,13 @@ class Trainer:
 
     def save_if_due(self) -> None:
         """Begin a save at every `every_steps`; only staging, or the save before, holds us up."""
-        if self.step % self.settings.config.checkpointing.every_steps:
-            return
+        if self.step % self.settings.config.checkpointing.every_steps == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Begin a save of this step on every rank; rank 0 writes it."""
         self.disturbances.append("save")
+        self.staged_step = self.step
         with self.telemetry.within(Phase.SAVE_BLOCK):
             if self.settings.rank == 0:
                 self.saver.begin(self.stage())
@@ -378,6 +398,7 @@ def agree(words: list[Word], news: str | None) -> Word:
         "news": news,
         "terminated": any(word["terminated"] for word in words),
         "pending": held.pop() if len(held) == 1 else "",
+        "is_plan_missing": any(word["is_plan_missing"] for word in words),
     }
 
 

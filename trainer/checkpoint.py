@@ -24,7 +24,7 @@ from contract.config import TrainerConfig
 from contract.data import cursors_at
 from contract.exits import Exit
 from contract.metrics import Sample
-from contract.plan import Plan
+from contract.plan import Plan, is_admissible
 from contract.wire import MANIFEST_FILE, STATE_DIR, LedgerHead
 from trainer.arrays import ArrayWriter, compare_digests, list_digests, read_arrays
 from trainer.ends import leave
@@ -210,10 +210,16 @@ class Saver:
     @staticmethod
     def _holds_same(save: Save) -> bool:
         data = read_if_there(save.place.path / MANIFEST_FILE)
+        if data is None:
+            return False
         try:
-            return data is not None and read_manifest(data).arrays == save.arrays
+            manifest = read_manifest(data)
         except CheckpointError:
             return False
+        # The step at a fork trains alike under the plan that was left there: same arrays, but
+        # no revision may start from what that plan saved after it.
+        is_ours = is_admissible(save.moment.chain, manifest.plan_sha, save.moment.step)
+        return is_ours and manifest.arrays == save.arrays
 
     def _run(self, save: Save, failure: Exception | None) -> None:
         """Carry a save to its outcome; the outermost frame of the thread."""

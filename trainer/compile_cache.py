@@ -27,6 +27,9 @@ def open_cache(seat: Seat) -> None:
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    # XLA's own caches would lie in the same folder, and their path is part of each program's key:
+    # a folder that was moved, as from an admission test to its launch, would hold nothing.
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
 
 
 @contextmanager

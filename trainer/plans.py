@@ -80,7 +80,7 @@ def _differs(member: str, planned: str, configured: str) -> str:
     return f"{member} of the plan is {planned[:12]}; the attempt's config has {configured[:12]}"
 
 
-def read_revision(run_dir: Path, sha: str, held: list[Plan], *, act_at: int) -> list[Plan]:
+def read_revision(run_dir: Path, sha: str, held: list[Plan], act_at: int) -> list[Plan]:
     """Return the chain of a revision that a running gang may take up at step `act_at` or later.
 
     `held` is the chain of the plan held now.
@@ -91,8 +91,10 @@ def read_revision(run_dir: Path, sha: str, held: list[Plan], *, act_at: int) -> 
     try:
         chain = read_chain(run_dir, sha)
     except OSError as error:
-        text = f"{error.filename}: {error.strerror}"
-        raise ControlError(ControlRefusal.PLAN_MISSING, text) from error
+        path = Path(error.filename)
+        is_pointed_at = path == run_dir / plan_file(sha)
+        reason = ControlRefusal.PLAN_MISSING if is_pointed_at else ControlRefusal.PLAN_CHAIN
+        raise ControlError(reason, f"{path.name}: {error.strerror}") from error
     except PlanError as error:
         raise ControlError(ControlRefusal.PLAN_INVALID, str(error)) from error
     shas = [plan.sha for plan in chain]
@@ -104,6 +106,22 @@ def read_revision(run_dir: Path, sha: str, held: list[Plan], *, act_at: int) -> 
     for parent, child in pairwise(fresh):
         _require_successor(parent, child, act_at)
     return chain
+
+
+def require_succession(pending: list[Plan], chain: list[Plan]) -> None:
+    """Check that `chain` may take the place of `pending`, the chain that waits for its step.
+
+    A second revision waits until the first is adopted; only its sibling may replace it.
+
+    Raises:
+        ControlError: it leaves the pending chain without superseding anything.
+    """
+    for waiting, coming in zip(pending, chain, strict=False):
+        if waiting != coming and coming.supersedes is None:
+            text = f"{coming.sha[:12]} does not supersede {waiting.sha[:12]}, which is pending"
+            raise ControlError(ControlRefusal.PLAN_CHAIN, text)
+        if waiting != coming:
+            return
 
 
 def _require_successor(parent: Plan, child: Plan, act_at: int) -> None:

@@ -74,6 +74,8 @@ class Rank:
     """Context lengths whose step is compiled."""
     tags: set[str]
     """What disturbs the step that runs next."""
+    staged_step: int
+    """The newest step whose state is saved or on its way; at the start, the one restored."""
     restart_at: int | None
     """The step before which the gang leaves, to be started anew with another execution."""
 
@@ -106,7 +108,7 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
         post=post,
         gang=gang,
         peers=peers,
-        helm=Helm(seat, gang, held, post.meter, is_asked_to_leave),
+        helm=Helm(seat, gang, held, post.meter, is_asked_to_leave, chain[len(held) :]),
         run=run,
         saver=Saver(seat, config, gang, post.meter, code),
         reporter=Reporter(seat, post.meter, code),
@@ -119,6 +121,7 @@ def get_ready(post: Post, is_asked_to_leave: Callable[[], bool]) -> Rank:
         completed_s=time.perf_counter(),
         prepared=prepared,
         tags={"first"},
+        staged_step=step,
         restart_at=None if held == chain else chain[len(held)].effective,
     )
 

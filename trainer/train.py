@@ -46,6 +46,8 @@ def train(rank: Rank) -> Exit:
         mode = take_orders(rank)
         if mode is not None:
             return drain(rank, mode)
+        if is_at_fork(rank):
+            save(rank)
         run_step(rank)
         is_last = rank.step == rank.plan.total_steps
         if not is_last and rank.step % settings.checkpointing.every_steps == 0:
@@ -65,6 +67,15 @@ def take_orders(rank: Rank) -> str | None:
     if orders.drain is None and rank.step == rank.restart_at:
         return "restart"
     return orders.drain
+
+
+def is_at_fork(rank: Rank) -> bool:
+    """Return whether the revision in force begins here and this step's state is not saved yet.
+
+    Saved under the parent it is as good: that checkpoint may start the revision, too.
+    """
+    plan = rank.plan
+    return plan.parent is not None and plan.effective == rank.step != rank.staged_step
 
 
 def run_step(rank: Rank) -> None:
@@ -158,6 +169,7 @@ def save(rank: Rank, phase: Phase = Phase.SAVE_BLOCK) -> None:
     moment = Moment(rank.helm.chain, rank.step, rank.last_loss, head)
     with rank.post.clock.during(phase), blaming_lost_peers(rank):
         rank.saver.begin(rank.state, moment, rank.post.clock.advance)
+    rank.staged_step = rank.step
     rank.tags.add("save")
 
 

@@ -58,14 +58,19 @@ def drill(run_dir: Path, order: Drill) -> str:
         Refused: there is nothing to hit.
         Unavailable: a file or a process cannot be reached.
     """
-    done = corrupt_newest(run_dir) if order.kind == "corrupt" else _hit_ranks(run_dir, order)
-    line = {**order.model_dump(mode="json", by_alias=True), "wallS": time.time(), "done": done}
+    assert order.kind != "pace", "a pacer does that (pacing.py)"
+    if order.kind == "corrupt":
+        facts: dict[str, object] = {"done": corrupt_newest(run_dir)}
+    else:
+        facts = _hit_ranks(run_dir, order)
+    asked = order.model_dump(mode="json", by_alias=True, exclude_none=True)
+    line = {**asked, "wallS": time.time(), **facts}
     with (run_dir / DRILLS_FILE).open("a") as file:
         file.write(json.dumps(line) + "\n")
-    return done
+    return str(facts["done"])
 
 
-def _hit_ranks(run_dir: Path, order: Drill) -> str:
+def _hit_ranks(run_dir: Path, order: Drill) -> dict[str, object]:
     attempt = newest_attempt(run_dir)
     processes = Processes()
     number = signal.SIGKILL if order.kind == "kill" else signal.SIGSTOP
@@ -78,7 +83,9 @@ def _hit_ranks(run_dir: Path, order: Drill) -> str:
     if not hit:
         raise Refused(f"attempt {attempt} has no such rank alive: {order.rank}")
     ranks = ", ".join(map(str, hit))
-    return f"attempt {attempt}: {number.name} to rank {ranks}"
+    done = f"attempt {attempt}: {number.name} to rank {ranks}"
+    # For a pacer, which must not continue whom this froze.
+    return {"attempt": attempt, "ranks": hit, "done": done}
 
 
 def _ranks_of(run_dir: Path, attempt: int, order: Drill) -> Sequence[int]:

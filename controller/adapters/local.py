@@ -21,7 +21,7 @@ from contract.plan import Frozen
 from controller.adapters import shim
 from controller.adapters.files import numbered, read_or_none, write_atomically, write_once
 from controller.adapters.ledger import Fence
-from controller.adapters.system import Processes, is_locked, port_errors
+from controller.adapters.system import Processes, is_locked, port_errors, total_memory_bytes
 from controller.core.actions import LaunchGang
 from controller.core.snapshot import GangView, RankEnd, RankRef, RankView
 from controller.ports import Refused, Unavailable
@@ -74,6 +74,7 @@ class LocalFleet:
         self._claims: dict[tuple[int, int], wire.Claim] = {}
         self._ended: dict[tuple[int, int], RankView] = {}
         self._gone: set[int] = set()
+        self._memory_bytes = total_memory_bytes()
 
     def observe(self) -> GangView | None:
         """Return the newest attempt, None when there never was one."""
@@ -88,6 +89,8 @@ class LocalFleet:
                 closed=self._is_closed(newest),
                 ranks=[self._view(newest, rank) for rank in range(self._order.ranks)],
                 remains=[ref for old in attempts[:-1] for ref in self._remains_of(old)],
+                memory_bytes=self._memory_bytes,
+                ranks_per_machine=self._order.ranks,
             )
 
     def launch(self, order: LaunchGang, *, epoch: int) -> None:

@@ -4,6 +4,7 @@ Nothing of a launch is visible before it is complete: text, run file and identit
 hidden folder beside the runs, which is renamed to the run's name at the end.
 """
 
+import contextlib
 import errno
 import os
 import shutil
@@ -43,6 +44,9 @@ FOLDERS = (wire.INTENTS_DIR, wire.PLANS_DIR, wire.ATTEMPTS_DIR, wire.CHECKPOINTS
 REAL_TRAINER = ("-m", "trainer.train")
 PYTHONS = frozenset({"python", "python3"})
 STAGING_PREFIX = ".launching-"
+GATE_PREFIX = ".gate-"
+WARM_PREFIX = ".warm-"
+"""Of the folder beside the runs that holds what an admission test compiled, until the launch."""
 
 
 def read_given(path: Path) -> GivenFile:
@@ -206,6 +210,7 @@ def _fill(staging: Path, given: GivenFile, final: Path, birth: tuple[str, float]
     write_once(staging / LAUNCH_FILE, encode_canonical(facts.model_dump(mode="json")))
     write_once(staging / wire.RUN_FILE, given.text.encode())
     create_ledger(staging / wire.LEDGER_DIR)
+    _move_programs(final.with_name(f"{WARM_PREFIX}{final.name}"), staging / wire.PROGRAMS_DIR)
     run_uid, wall_s = birth
     identity = Identity(
         run_uid=run_uid,
@@ -215,6 +220,24 @@ def _fill(staging: Path, given: GivenFile, final: Path, birth: tuple[str, float]
         created_wall_s=wall_s,
     )
     write_once(staging / wire.IDENTITY_FILE, identity.model_dump_json().encode())
+
+
+def keep_programs(run_dir: Path, runs_dir: Path, name: str) -> None:
+    """Keep what the ranks of a throw-away run compiled, for the launch of the run `name`."""
+    _move_programs(run_dir / wire.PROGRAMS_DIR, runs_dir / f"{WARM_PREFIX}{name}")
+
+
+def lend_programs(runs_dir: Path, place: Path, name: str) -> None:
+    """Move what is kept for the run `name` to `place`, where a throw-away run of it is made."""
+    _move_programs(runs_dir / f"{WARM_PREFIX}{name}", place / f"{WARM_PREFIX}{name}")
+
+
+def _move_programs(source: Path, target: Path) -> None:
+    # Without them a start is slower, and nothing else: no reason to fail.
+    with contextlib.suppress(OSError):
+        if source.is_dir():
+            shutil.rmtree(target, ignore_errors=True)
+            source.rename(target)
 
 
 def _write_text(staging: Path, given: GivenFile, name: str) -> SourceFiles:

@@ -183,6 +183,7 @@ def telemetry_of(scrape: Scrape, *, run_uid: str, attempt: int, rank: int) -> Ra
             control_refused=refused.get("reason"),
             checkpoint_failures=int(scrape.total(metrics.CHECKPOINT_FAILURES)),
             commit_age_ms=_ms(scrape.total(metrics.RANK_COMMIT_AGE)),
+            memory_bytes=int(scrape.total(metrics.RANK_MEMORY)) or None,
         )
     except (ValueError, OverflowError) as error:
         raise ScrapeError(f"unreadable numbers: {error}") from error

@@ -1,9 +1,10 @@
 """Reads the step logs as they grow, and compares replayed steps bit for bit."""
 
 import json
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import cast
 
@@ -11,11 +12,15 @@ from contract import wire
 from contract.plan import Plan, PlanError, read_plan
 from controller.adapters.files import numbered, read_or_none
 from controller.adapters.system import port_errors
+from controller.core.pace import LoggedStep, PaceBook
 from controller.core.readings import Instant
 from controller.core.snapshot import GangView, ProgressView
 
 KEPT_STEPS = 20_000
 """Recorded losses kept for comparison, some 10 MB; a replay goes back to a checkpoint only."""
+RECENT_LOSSES = 50
+MICRO = 1_000_000
+MS_PER_S = 1_000
 CHUNK_BYTES = 4 * 1024 * 1024
 
 
@@ -49,6 +54,9 @@ class _Log:
     completed_steps: int | None = None
     highest: dict[str, int] = field(default_factory=dict[str, int])
     """Line -> most completed steps."""
+    plan_sha: str | None = None
+    """Of the newest step."""
+    losses: deque[float] = field(default_factory=lambda: deque[float](maxlen=RECENT_LOSSES))
 
 
 class StepLogs:
@@ -60,9 +68,12 @@ class StepLogs:
         self._losses: OrderedDict[tuple[str, int], _Loss] = OrderedDict()
         self._plans: dict[str, Plan | None] = {}
         self._grown: tuple[int, int | None, Instant] | None = None
+        self._book = PaceBook()
         self.replay = Replay()
 
-    def read(self, gang: GangView, line: str, now: Instant) -> ProgressView | None:
+    def read(
+        self, gang: GangView, line: str, now: Instant, since_step: int = 0
+    ) -> ProgressView | None:
         """Return the progress of the newest attempt, None when no step was ever logged.
 
         Raises:
@@ -72,17 +83,23 @@ class StepLogs:
             for attempt in numbered(self._run_dir / wire.ATTEMPTS_DIR):
                 if attempt not in self._logs or attempt >= gang.attempt - 1:
                     self._advance(attempt)
-        completed = self._logs.setdefault(gang.attempt, _Log()).completed_steps
+        newest = self._logs.setdefault(gang.attempt, _Log())
+        completed = newest.completed_steps
         if self._grown is None or self._grown[:2] != (gang.attempt, completed):
             self._grown = (gang.attempt, completed, now)
         if all(log.completed_steps is None for log in self._logs.values()):
             return None
+        highest = max(log.highest.get(line, 0) for log in self._logs.values())
         return ProgressView(
             attempt=gang.attempt,
             completed_steps=completed,
             grown_age_ms=max(0, now.mono_ms - self._grown[2].mono_ms),
-            highest_step=max(log.highest.get(line, 0) for log in self._logs.values()),
+            highest_step=highest,
             replay_mismatch_step=self.replay.mismatch_step,
+            plan_sha=newest.plan_sha,
+            is_replaying=completed is not None and completed < highest,
+            loss_micronats=_mean_micronats(newest.losses),
+            pace=self._book.view(since_step),
         )
 
     def _path(self, attempt: int) -> Path:
@@ -94,22 +111,43 @@ class StepLogs:
         path = self._path(attempt)
         if not path.exists() or path.stat().st_size <= log.offset:
             return
+        if log.offset == 0:
+            self._note_launch(attempt)
         with path.open("rb") as file:
             file.seek(log.offset)
             while chunk := file.read(CHUNK_BYTES):
                 whole, newline, _ = chunk.rpartition(b"\n")
                 if not newline:
                     return
-                self._take_lines(log, whole.split(b"\n"))
+                self._take_lines(attempt, whole.split(b"\n"))
                 log.offset += len(whole) + 1
                 file.seek(log.offset)
 
-    def _take_lines(self, log: _Log, lines: Iterable[bytes]) -> None:
+    def _note_launch(self, attempt: int) -> None:
+        """Tell the pace when the attempt was launched, by the claim of its first rank."""
+        data = read_or_none(self._run_dir / wire.rank_dir(attempt, 0) / wire.CLAIM_FILE)
+        try:
+            claim = wire.Claim.model_validate_json(data or b"")
+        except ValueError:
+            return
+        self._book.launch(attempt, round(claim.wall_s * MS_PER_S))
+
+    def _take_lines(self, attempt: int, lines: Iterable[bytes]) -> None:
+        log = self._logs[attempt]
         for text in lines:
             try:
                 # Not the strict model: a long run's log is read whole at each start.
-                record = cast("dict[str, str | int]", json.loads(text))
+                record = cast("dict[str, str | int | float]", json.loads(text))
                 line, step = str(record["line"]), int(record["step"])
+                logged = LoggedStep(
+                    line=line,
+                    step=step,
+                    execution_sha=str(record["execution_sha"]),
+                    code=str(record["code"]),
+                    step_s=float(record["step_s"]),
+                    wall_s=float(record["wall_s"]),
+                    tags=tuple(map(str, cast("dict[str, list[str]]", record)["tags"])),
+                )
                 loss = _Loss(
                     plan_sha=str(record["plan_sha"]),
                     execution_sha=str(record["execution_sha"]),
@@ -120,9 +158,17 @@ class StepLogs:
             except (ValueError, KeyError, TypeError):
                 # Torn by a full disk; the trainer writes the record again.
                 continue
+            self._book.take(logged, attempt=attempt, length=self._length_at(loss.plan_sha, step))
+            log.plan_sha = loss.plan_sha
+            log.losses.append(value)
             log.completed_steps = step + 1
             log.highest[line] = max(log.highest.get(line, 0), step + 1)
             self._compare(line, step, loss, value)
+
+    def _length_at(self, plan_sha: str, step: int) -> int:
+        """Return the context length in force, 0 where the plan is not there."""
+        plan = self._plan(plan_sha)
+        return plan.context_at(step).length if plan is not None else 0
 
     def _compare(self, line: str, step: int, loss: _Loss, value: float) -> None:
         recorded = self._losses.get((line, step))
@@ -169,3 +215,9 @@ class StepLogs:
             except PlanError:
                 self._plans[sha] = None
         return self._plans[sha]
+
+
+def _mean_micronats(losses: Sequence[float]) -> int | None:
+    """Return the mean in millionths of a nat, None without losses or with one not finite."""
+    total = sum(losses)
+    return round(MICRO * total / len(losses)) if losses and isfinite(total) else None

@@ -25,6 +25,11 @@ def read_boot_id() -> str:
     return BOOT_ID_FILE.read_text().strip()
 
 
+def total_memory_bytes() -> int:
+    """Return the memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 class SystemClock:
     """The machine's wall and monotonic clock; a wait ends early when woken."""
 

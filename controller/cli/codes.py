@@ -12,7 +12,8 @@ class Code(IntEnum):
     BAD_INPUT = 2
     """Arguments or a file of the owner's; nothing was started or written."""
     DIFFERS = 3
-    """The run file differs from the accepted one in what may not change."""
+    """The run file differs from the accepted one in what may not change, or the machine is slower
+    than the run file's gate demands."""
     WAITS = 4
     """For an approval; not used yet."""
     BLIND = 5

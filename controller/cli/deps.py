@@ -14,13 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from contract.plan import Plan
     from controller.adapters.ledger import SegmentedLedger
+    from controller.adapters.pacing import Pacer
     from controller.adapters.system import SystemClock
-    from controller.cli.orders import DrillOrder, LaunchOrder, Wish
+    from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, Wish
     from controller.core.drills import Drill
+    from controller.core.gate import Evidence
     from controller.core.launched import GivenFile, LaunchedRun
     from controller.core.memory import Memory
+    from controller.core.policy import Policy
     from controller.core.snapshot import OwnerIntent, Snapshot, StoreView
     from controller.ports import LedgerRecord
     from controller.runtime.loop import Ending
@@ -105,6 +110,15 @@ def preview_plan(given: "GivenFile") -> "Plan":
     )  # fmt: skip
     sources = dict.fromkeys(given.run_file.spec.data.sources, none)
     return make_genesis(given.run_file, "dry-run", sources)
+
+
+def measure_gate(
+    given: "GivenFile", runs_dir: Path, steps: int, tell: Callable[[str], None]
+) -> "Evidence":
+    """Run the first steps in a throw-away run; raises SpecError, PortError."""
+    from controller.adapters import gate
+
+    return gate.measure(given, runs_dir, steps, tell)
 
 
 # --- the controller ---
@@ -245,10 +259,10 @@ class _Desk:
 
     def open_books(self, epoch: Mapping[str, object]) -> None:
         """Write who begins, the run itself at first, and what its owner changed meanwhile."""
-        from controller.core.planning import make_genesis, make_policy
+        from controller.core.planning import make_genesis
 
         run, uid = self._run, self._run.identity.run_uid
-        policy = make_policy(run.run_file, uid)
+        policy = policy_of(run)
         if not self._ledger.records():
             plan = make_genesis(run.run_file, uid, run.facts.sources)
             body = {"policy": policy.model_dump(mode="json"), "plan": plan.model_dump(mode="json")}
@@ -347,6 +361,14 @@ def remove_summary(directory: Path) -> None:
         (directory / SUMMARY_FILE).unlink(missing_ok=True)
 
 
+def policy_of(run: "LaunchedRun") -> "Policy":
+    """Return the numbers that the run's decisions rest on, as its run file stands now."""
+    from controller.core.planning import make_policy
+
+    created_ms = round(run.identity.created_wall_s * 1_000)
+    return make_policy(run.run_file, run.identity.run_uid, run.facts.sources, created_ms)
+
+
 # --- the owner's wishes, and what is recorded ---
 
 
@@ -428,6 +450,13 @@ def drill(directory: Path, order: "Drill") -> str:
     return drilling.drill(directory, order)
 
 
+def open_pacer(directory: Path) -> "AbstractContextManager[Pacer]":
+    """Give a pacer of the run, which stops nobody before it is told a set-point."""
+    from controller.adapters import pacing
+
+    return pacing.open_pacer(directory)
+
+
 def start_drills(runs_dir: Path, name: str, file: Path) -> None:
     """Carry out a drill file in a process of its own; what it says goes to drills.log."""
     words = ["drill", name, "--file", str(file.resolve()), "--runs-dir", str(runs_dir.resolve())]
@@ -450,6 +479,13 @@ def launch(order: "LaunchOrder") -> int:
     from controller.cli import launching
 
     return launching.launch(order)
+
+
+def gate(order: "GateOrder") -> int:
+    """Do what `ctl gate` does."""
+    from controller.cli import gating
+
+    return gating.gate(order)
 
 
 def attach(directory: Path) -> int:

@@ -13,13 +13,13 @@ import typer
 from controller.cli import deps, looking, output
 from controller.cli.codes import Code
 from controller.cli.failures import explain_failure
-from controller.cli.orders import DrillOrder, LaunchOrder, Wish
+from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, Wish
 
 app = typer.Typer(
     name="ctl",
     help="Launch, watch and steer training runs. Data goes to stdout, talk to stderr.\n\n"
-    "Exit codes: 0 done, 1 failed, 2 bad input, 3 differs, 4 waits for approval, 5 blind, "
-    "130 interrupted.",
+    "Exit codes: 0 done, 1 failed, 2 bad input, 3 differs or too slow, "
+    "4 waits for approval, 5 blind, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,6 +51,19 @@ def launch(  # a command's options
     """Launch the run that FILE declares, or go on with it where it is; never start it over."""
     order = LaunchOrder(file, runs_dir, dry_run, detach, drill)
     leave(lambda: deps.launch(order), f"the run of {file} is not touched")
+
+
+@app.command()
+def gate(
+    file: Annotated[Path, typer.Argument(help="The run file.")],
+    *,
+    steps: Annotated[int, typer.Option("--steps", help="How many steps to run.")] = 20,
+    form: Annotated[str, typer.Option("--output", "-o", help="table or json.")] = "table",
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Run the first steps of FILE in a throw-away run: speed, memory, drops, and a verdict."""
+    order = GateOrder(file, runs_dir, steps, form)
+    leave(lambda: deps.gate(order), "the admission test is ended, nothing of it is left")
 
 
 @app.command()
@@ -118,19 +131,23 @@ def log(
 
 
 @app.command()
-def drill(  # a command's options
+def drill(  # noqa: PLR0913  a command's options
     name: Name,
-    kind: Annotated[str | None, typer.Argument(help="kill, freeze or corrupt.")] = None,
+    kind: Annotated[str | None, typer.Argument(help="kill, freeze, corrupt or pace.")] = None,
     rank: Annotated[str | None, typer.Argument(help='A rank, or "all".')] = None,
     *,
     at_step: Annotated[int, typer.Option("--at-step", min=0, help="Wait for this step.")] = 0,
     file: Annotated[
-        Path | None, typer.Option("--file", help="A list of {atStep, kind, rank}.")
+        Path | None, typer.Option("--file", help="A list of {atStep, kind, rank or stepS}.")
+    ] = None,
+    step_s: Annotated[
+        str | None,
+        typer.Option("--step-s", help="Of pace: seconds a step, until Ctrl-C or the run's end."),
     ] = None,
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Do to a run what a bad day does; its controller is not told."""
-    order = DrillOrder(runs_dir, name, kind, rank, at_step, file)
+    order = DrillOrder(runs_dir, name, kind, rank, at_step, file, step_s)
     leave(
         lambda: deps.run_drills(order), f"drills not done yet are left out. Next: ctl status {name}"
     )

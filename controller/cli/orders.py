@@ -37,3 +37,15 @@ class DrillOrder:
     rank: str | None
     at_step: int
     file: Path | None
+    step_s: str | None = None
+    """Of `pace`: seconds a step, as a decimal string."""
+
+
+@dataclass(frozen=True)
+class GateOrder:
+    """`ctl gate`."""
+
+    file: Path
+    runs_dir: Path
+    steps: int
+    form: str

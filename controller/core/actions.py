@@ -10,6 +10,9 @@ from pydantic import Field
 
 from contract.plan import Frozen, Plan
 from contract.wire import Drain, Restore
+from controller.core.forecast import Forecast
+from controller.core.pace import PaceView
+from controller.core.proposal import Proposal
 from controller.core.snapshot import OwnerIntent, RankView
 
 
@@ -23,6 +26,11 @@ class _Action(Frozen):
     def attempt_of(self) -> int:
         """The attempt the action is about, 0 for none."""
         return getattr(self, "attempt", 0)
+
+    @property
+    def subject_of(self) -> str:
+        """What the action is done to, beside the attempt; part of its key."""
+        return "-"
 
 
 class LaunchGang(_Action):
@@ -53,12 +61,24 @@ class KillRanks(_Action):
     attempt: int
     ranks: list[int]
 
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return ",".join(map(str, self.ranks))
+
 
 class PublishPlan(_Action):
     """Write a plan file; harmless until the control document names it."""
 
     verb: Literal["publish_plan"] = "publish_plan"
     plan: Plan
+    proposal: str | None = None
+    """The approved proposal that the plan carries out; it is taken into the chain for it."""
+
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return self.plan.sha
 
 
 class PublishControl(_Action):
@@ -68,6 +88,11 @@ class PublishControl(_Action):
     plan_sha: str
     drain: Drain | None
 
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return self.plan_sha
+
 
 class QuarantineCheckpoint(_Action):
     """Mark a checkpoint as not to be used, and keep it."""
@@ -75,6 +100,11 @@ class QuarantineCheckpoint(_Action):
     verb: Literal["quarantine_checkpoint"] = "quarantine_checkpoint"
     line: str
     step: int
+
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return f"{self.line}:{self.step}"
 
 
 class RecordIntent(_Action):
@@ -125,10 +155,91 @@ class Note(_Action):
     verb: Literal["note"] = "note"
     subject: str
 
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return self.subject
+
+
+class Evaluate(_Action):
+    """Take a forecast into memory, with the pace that it rests on."""
+
+    verb: Literal["evaluate"] = "evaluate"
+    pace: PaceView
+    forecast: Forecast
+    """Under the plan in force."""
+    proposed: Forecast | None
+    """Under the open proposal, if one shortens the horizon."""
+    counts: bool
+    """The run had its time to settle."""
+    is_late: bool
+    """P(on time) is below what the run file tolerates."""
+    is_last_call: bool
+    """No other evaluation will come before the window closes."""
+
+
+class Propose(_Action):
+    """Put a change up for consent."""
+
+    verb: Literal["propose"] = "propose"
+    proposal: Proposal
+
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return self.proposal.id
+
+
+class Approve(_Action):
+    """Consent to the open proposal."""
+
+    verb: Literal["approve"] = "approve"
+    proposal: str
+    by: str
+
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return self.proposal
+
+
+class CloseProposal(_Action):
+    """End a proposal that will not be carried out."""
+
+    verb: Literal["close_proposal"] = "close_proposal"
+    proposal: str
+    outcome: Literal["rejected", "expired", "void"]
+    by: str
+
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return self.proposal
+
+
+class Decline(_Action):
+    """Answer a wish about the plan that cannot be met, or an evaluation that leads to nothing."""
+
+    verb: Literal["decline"] = "decline"
+
+
+class RecordAdoption(_Action):
+    """The gang runs the published revision: the ranks say so."""
+
+    verb: Literal["record_adoption"] = "record_adoption"
+    plan_sha: str
+    step: int
+
+    @property
+    def subject_of(self) -> str:
+        """See `_Action`."""
+        return self.plan_sha
+
 
 Action = Annotated[
     LaunchGang | CloseAttempt | KillRanks | PublishPlan | PublishControl | QuarantineCheckpoint
-    | RecordIntent | RecordEnd | Halt | Complete | Rest | Note,
+    | RecordIntent | RecordEnd | Halt | Complete | Rest | Note
+    | Evaluate | Propose | Approve | CloseProposal | Decline | RecordAdoption,
     Field(discriminator="verb"),
 ]  # fmt: skip
 
@@ -138,21 +249,7 @@ DESTRUCTIVE = (KillRanks, QuarantineCheckpoint)
 
 def key_of(run_uid: str, action: Action) -> str:
     """Return the idempotency key: (run uid, attempt, verb, subject, nonce)."""
-    subject = "-"
-    match action:
-        case KillRanks():
-            subject = ",".join(map(str, action.ranks))
-        case QuarantineCheckpoint():
-            subject = f"{action.line}:{action.step}"
-        case PublishPlan():
-            subject = action.plan.sha
-        case PublishControl():
-            subject = action.plan_sha
-        case Note():
-            subject = action.subject
-        case _:
-            pass
-    return f"{run_uid}/{action.attempt_of}/{action.verb}/{subject}/{action.nonce}"
+    return f"{run_uid}/{action.attempt_of}/{action.verb}/{action.subject_of}/{action.nonce}"
 
 
 class Decision(Frozen):

@@ -11,11 +11,11 @@ ALLOWED = {
     "spec.checkpoints": "when to save moves no value of a step",
     "spec.evaluation": "held-out text is only read",
     "spec.deadline": "the owner's promise, not the trainer's",
-    "spec.contingency": "declared conditions, not yet acted on",
+    "spec.contingency": "judged anew at each evaluation",
     "spec.gate": "not part of a running run",
     "spec.telemetry": "where figures go",
     "spec.record": "words",
-    "spec.data.alternatives": "declared mixtures, not yet acted on",
+    "spec.data.alternatives": "declared mixtures, taken up by a revision only",
     "spec.fleet.peakFlopsPerDevice": "only MFU is measured against it",
     "spec.trainer.command": "a repaired trainer is a reason to relaunch",
 }

@@ -1,8 +1,10 @@
-"""The decision: ordered rules, of which the first that has something to say wins.
+"""The decision: two tracks of ordered rules, in each of which the first with something to say wins.
 
-Read this file first. Rules live in one file per policy and are pure; each names the snapshot
-fields it rests on, and is silent where one of them is Unknown. A rule whose acts were intended a
-moment ago is silent, too, until they had time to show: the rules after it get their turn.
+Read this file first. The gang's track keeps it training; the plan's track forecasts, proposes and
+re-plans, so that a gang that waits starves no forecast. Rules live in one file per policy and are
+pure; each names the snapshot fields it rests on, and is silent where one of them is Unknown. A rule
+whose acts were intended a moment ago is silent, too, until they had time to show: the rules after
+it get their turn.
 """
 
 from dataclasses import dataclass, field
@@ -17,6 +19,13 @@ from controller.core.actions import (
     PublishPlan,
     QuarantineCheckpoint,
     key_of,
+)
+from controller.core.adoption import (
+    await_revision,
+    bring_revision,
+    materialise_execution,
+    record_adoption,
+    supersede_missed,
 )
 from controller.core.budget import spend_budget
 from controller.core.damage import quarantine_damaged
@@ -39,6 +48,14 @@ from controller.core.owner import (
     rest,
     stay_at_rest,
     withdraw_drain,
+)
+from controller.core.replan import (
+    answer_owner,
+    approve_by_mode,
+    end_proposal,
+    evaluate,
+    materialise,
+    propose,
 )
 from controller.core.rules import Answer, Rule, remaining_ms, unknown_fields
 from controller.core.snapshot import Snapshot
@@ -69,13 +86,33 @@ GANG: tuple[Rule, ...] = (
     spend_budget,
     quarantine_damaged,
     wait_delay,
+    await_revision,
     launch,
+)
+
+PLAN: tuple[Rule, ...] = (
+    # A revision that is out.
+    record_adoption,
+    supersede_missed,
+    bring_revision,
+    # A proposal that is open: it ends, the owner speaks, it is carried out.
+    end_proposal,
+    answer_owner,
+    approve_by_mode,
+    materialise,
+    materialise_execution,
+    # What leads to the next one.
+    evaluate,
+    propose,
 )
 
 EFFECTS = (
     LaunchGang, CloseAttempt, KillRanks, PublishPlan, PublishControl, QuarantineCheckpoint,
 )  # fmt: skip
 """Actions that reach the world; the others take effect by being recorded."""
+
+BOTH = "+"
+"""Between the names of the two rules where both tracks act."""
 
 NOTES = "notes"
 """Named as the rule where notes are all there is to record."""
@@ -122,19 +159,30 @@ class _Turn:
         return 0
 
 
-def decide(snapshot: Snapshot, memory: Memory, rules: tuple[Rule, ...] = GANG) -> Decision:
-    """Return what to do now: the gang's first answer, and the notes that changed."""
+def decide(
+    snapshot: Snapshot,
+    memory: Memory,
+    rules: tuple[Rule, ...] = GANG,
+    plan_rules: tuple[Rule, ...] = PLAN,
+) -> Decision:
+    """Return what to do now: the first answer of each track, and the notes that changed."""
     turn = _Turn(snapshot, memory)
     name, answer = turn.ask(rules)
+    plan_name, plan = turn.ask(plan_rules)
     notes = new_notes(snapshot, memory)
-    wake_ms = memory.policy.wake_ms if answer.wake_in_ms is None else answer.wake_in_ms
+    wakes = [memory.policy.wake_ms if answer.wake_in_ms is None else answer.wake_in_ms]
+    wakes += [] if plan.wake_in_ms is None else [plan.wake_in_ms]
+    if plan.actions:
+        name = f"{name}{BOTH}{plan_name}" if answer.actions else plan_name
+        reason = f"{answer.reason}; {plan.reason}" if answer.actions else plan.reason
+        answer = Answer(reason, [*answer.actions, *plan.actions])
     if notes and not answer.actions:
         name, answer = NOTES, Answer("; ".join(note.reason or note.subject for note in notes))
     return Decision(
         rule=name,
         reason=answer.reason,
         actions=[*notes, *answer.actions],
-        wake_in_ms=min([wake_ms, *turn.paced_ms]),
+        wake_in_ms=min([*wakes, *turn.paced_ms]),
     )
 
 
@@ -144,7 +192,8 @@ def confirm(
     """Return whether the rule `name` wants the same act of another snapshot, too."""
     run_uid = memory.policy.run_uid
     unknown = unknown_fields(snapshot)
-    asked = [rule for rule in rules if rule.name == name and unknown.isdisjoint(rule.needs)]
+    names = name.split(BOTH)
+    asked = [rule for rule in rules if rule.name in names and unknown.isdisjoint(rule.needs)]
     answers = [rule.ask(snapshot, memory) for rule in asked]
     wanted = {key_of(run_uid, other) for answer in answers if answer for other in answer.actions}
     return key_of(run_uid, action) in wanted

@@ -10,14 +10,20 @@ from contract.plan import Frozen, Plan
 from contract.wire import Restore
 from controller.core.actions import (
     Action,
+    Approve,
     CloseAttempt,
+    CloseProposal,
     Complete,
+    Decline,
+    Evaluate,
     Halt,
     KillRanks,
     LaunchGang,
     Note,
+    Propose,
     PublishControl,
     PublishPlan,
+    RecordAdoption,
     RecordEnd,
     RecordIntent,
     Rest,
@@ -26,10 +32,18 @@ from controller.core.actions import (
 from controller.core.budget import delay_of
 from controller.core.classify import Verdict, classify
 from controller.core.decide import EFFECTS, NOTES
+from controller.core.fold_plan import (
+    amend_terms,
+    fold_plan_record,
+    fold_revision,
+    forget_plan_wishes,
+    take_ask,
+)
 from controller.core.lines import REFUSAL
 from controller.core.memory import AttemptMemory, Incident, Memory, Wanted
 from controller.core.policy import Policy
 from controller.core.readings import Instant
+from controller.core.snapshot import OwnerIntent
 
 MAX_KEYS = 64
 MAX_TRIES = 32
@@ -83,7 +97,7 @@ def fold(memory: Memory | None, record: Record) -> Memory:
             raise ValueError(f"a ledger begins with a run, not with {record.kind!r}")
         memory = Memory(policy=_read(Policy, body["policy"]), chain=[_read(Plan, body["plan"])])
     elif record.kind == "policy":
-        memory = _with(memory, policy=_read(Policy, body["policy"]))
+        memory = amend_terms(_with(memory, policy=_read(Policy, body["policy"])), memory.policy)
     elif record.kind == "epoch":
         memory = _with(memory, epoch_at=record.at)
     elif record.kind == "decision":
@@ -138,6 +152,8 @@ def _count_try(memory: Memory, action: Action, at: Instant) -> Memory:
 
 def _fold_action(memory: Memory, action: Action, at: Instant) -> Memory:
     match action:
+        case PublishPlan() if action.proposal is not None:
+            return fold_revision(memory, action, at)
         case PublishPlan():
             return _fold_plan(memory, action)
         case PublishControl():
@@ -157,6 +173,8 @@ def _fold_record(memory: Memory, action: Action, at: Instant) -> Memory:
             return _fold_end(memory, action, at)
         case Note():
             return _fold_note(memory, action, at)
+        case Evaluate() | Propose() | Approve() | CloseProposal() | Decline() | RecordAdoption():
+            return fold_plan_record(memory, action, at)
         case _:
             return _fold_rest(memory, action)
 
@@ -179,20 +197,25 @@ def _fold_intent(memory: Memory, action: RecordIntent) -> Memory:
     notes = [note for note in memory.notes if note[0] != REFUSAL]
     memory = _with(memory, known_nonces=nonces, notes=notes)
     match intent.verb:
-        case "suspend":
-            return _with(memory, wanted=Wanted(state="suspended", nonce=intent.nonce))
-        case "stop":
-            return _with(memory, wanted=Wanted(state="stopped", nonce=intent.nonce))
+        case "suspend" | "stop":
+            state = "suspended" if intent.verb == "suspend" else "stopped"
+            return _with(memory, wanted=Wanted(state=state, nonce=intent.nonce))
         case "resume":
             return _fold_resume(memory, intent.nonce)
         case "restart":
             return _fold_restart(memory, intent.nonce)
         case "resume_from":
-            if intent.step is None or intent.step < 0:
-                return memory
-            line = intent.line or memory.plan.line.name
-            source = (line, intent.step, intent.nonce)
-            return _with(memory, wanted=_with(memory.wanted, resume_from=source))
+            return _fold_resume_from(memory, intent)
+        case "propose" | "approve" | "reject" | "amend":
+            return take_ask(memory, intent)
+
+
+def _fold_resume_from(memory: Memory, intent: OwnerIntent) -> Memory:
+    if intent.step is None or intent.step < 0:
+        return memory
+    line = intent.line or memory.plan.line.name
+    source = (line, intent.step, intent.nonce)
+    return _with(memory, wanted=_with(memory.wanted, resume_from=source))
 
 
 def _fold_resume(memory: Memory, nonce: str) -> Memory:
@@ -226,7 +249,7 @@ def _fold_plan(memory: Memory, action: PublishPlan) -> Memory:
     if plan.kind != "line":
         return memory
     # A new line is a new trajectory: nothing of the old one counts against it or as its own.
-    memory = _fold_resume(memory, memory.wanted.nonce)
+    memory = forget_plan_wishes(_fold_resume(memory, memory.wanted.nonce))
     attempt = memory.attempt
     return _with(
         memory,

@@ -141,11 +141,14 @@ def repair_control(snapshot: Snapshot, memory: Memory) -> Answer | None:
     attempt = live_attempt(memory)
     if attempt is None or attempt.order is None or attempt.closed:
         return None
-    view, sha, drain = snapshot.control, attempt.order.plan_sha, attempt.drain
-    if isinstance(view, ControlView) and (view.plan_sha, view.drain) == (sha, drain):
+    view, plan, drain = snapshot.control, memory.plan, attempt.drain
+    if isinstance(view, ControlView) and (view.plan_sha, view.drain) == (plan.sha, drain):
         return None
     reason = "the control document is not the one that was published"
-    return Answer(reason, [order_control(memory, sha, drain, reason)])
+    control = order_control(memory, plan.sha, drain, reason)
+    # Ranks that are pointed at a plan without a file refuse it, and look no second time.
+    file = PublishPlan(reason=reason, nonce=control.nonce, plan=plan)
+    return Answer(reason, [file, control])
 
 
 @rule()

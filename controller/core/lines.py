@@ -34,7 +34,7 @@ def open_line(snapshot: Snapshot, memory: Memory) -> Answer | None:
     if attempt.drain is not None or attempt.order is None:
         return None
     reason = f"the gang leaves for a new line from {line}/{step}"
-    return Answer(reason, [order_control(memory, attempt.order.plan_sha, drain, reason)])
+    return Answer(reason, [order_control(memory, memory.plan.sha, drain, reason)])
 
 
 def line_plan(memory: Memory, line: str, step: int) -> Plan:

@@ -4,9 +4,11 @@ from typing import Literal
 
 from contract.plan import Frozen, Plan
 from contract.wire import Drain
-from controller.core.actions import LaunchGang
+from controller.core.actions import Evaluate, LaunchGang
 from controller.core.policy import Policy
+from controller.core.proposal import Answer, Approval, Closed, Proposal, Revision
 from controller.core.readings import Instant
+from controller.core.snapshot import OwnerIntent
 
 
 class Incident(Frozen):
@@ -123,7 +125,46 @@ class Memory(Frozen):
     last_decision: tuple[str, str, Instant] | None = None
     """(rule, reason, when) of the newest recorded decision that was more than notes."""
 
+    asks: list[OwnerIntent] = []  # noqa: RUF012  # frozen model
+    """Wishes about the plan that are not answered yet, oldest first."""
+    answers: list[Answer] = []  # noqa: RUF012  # frozen model
+    """What became of the newest of them (bounded)."""
+    evaluation: Evaluate | None = None
+    """The newest one."""
+    evaluated_at: Instant | None = None
+    first_evaluation: Evaluate | None = None
+    """Of the run: what was expected at first."""
+    late: int = 0
+    """Evaluations in a row that counted and found the run late."""
+    proposal: Proposal | None = None
+    """The open one; there is at most one."""
+    approval: Approval | None = None
+    """Of the open proposal, until it is carried out."""
+    closed: list[Closed] = []  # noqa: RUF012  # frozen model
+    """Proposals that are over, oldest first (bounded)."""
+    revision: Revision | None = None
+    """Published and not yet adopted."""
+    adopted: list[Revision] = []  # noqa: RUF012  # frozen model
+    """All of them, oldest first."""
+
     @property
     def plan(self) -> Plan:
-        """The plan in force."""
+        """The plan in force, or published to be."""
         return self.chain[-1]
+
+    @property
+    def genesis(self) -> Plan:
+        """The plan of the launch: what window, floor and peaks are measured by."""
+        return self.chain[0]
+
+    @property
+    def is_between_attempts(self) -> bool:
+        """Whether no attempt lives and another one is wanted."""
+        is_down = self.attempt is None or self.attempt.ended
+        is_wanted = self.wanted.state == "run" and self.wanted.resume_from is None
+        return is_down and is_wanted and self.halted is None and self.rest is None
+
+    @property
+    def held_plan(self) -> Plan:
+        """The plan that the gang is known to hold: the parent of a revision not yet adopted."""
+        return self.chain[-2] if self.revision is not None else self.chain[-1]

@@ -70,7 +70,7 @@ def say_control(snapshot: Snapshot, memory: Memory) -> str:
     if refused:
         return f"ranks refuse the control document: {', '.join(refused)}"
     if isinstance(view, ControlView) and view.plan_sha not in (
-        attempt.order.plan_sha,
+        memory.plan.sha,
         memory.control_plan_sha,
     ):
         return "control.json was replaced by one that this controller did not write"

@@ -75,7 +75,7 @@ def drain_gang(_: Snapshot, memory: Memory) -> Answer | None:
     if attempt is None or drain is None or attempt.order is None or attempt.drain == drain:
         return None
     reason = f"ask the gang to {drain.mode} at a checkpoint"
-    return Answer(reason, [order_control(memory, attempt.order.plan_sha, drain, reason)])
+    return Answer(reason, [order_control(memory, memory.plan.sha, drain, reason)])
 
 
 @rule()
@@ -87,7 +87,7 @@ def withdraw_drain(_: Snapshot, memory: Memory) -> Answer | None:
     if wanted_drain(memory) is not None or memory.wanted.resume_from is not None:
         return None
     reason = "the owner no longer wants the gang to leave"
-    return Answer(reason, [order_control(memory, attempt.order.plan_sha, None, reason)])
+    return Answer(reason, [order_control(memory, memory.plan.sha, None, reason)])
 
 
 def order_control(

@@ -4,6 +4,7 @@ Pure: the same run file and the same text give the same bytes.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from fractions import Fraction
 
 from contract.config import (
@@ -22,6 +23,7 @@ from contract.schedule import format_fraction, warm_up_and_decay
 from controller.core.policy import Budget, Policy
 from controller.core.spec import RunFile, Spec
 from controller.core.spec_rules import make_execution, stage_start, warmup_steps
+from controller.core.terms import Fit, Terms
 
 MS_PER_S = 1_000
 
@@ -30,8 +32,16 @@ LOCAL_SKEW_MS = 50
 """All ranks share one clock; what is left is how late a busy machine lets a shim note an end."""
 
 
-def make_policy(run_file: RunFile, run_uid: str) -> Policy:
-    """Return the numbers that the decisions of this run rest on."""
+def make_policy(
+    run_file: RunFile,
+    run_uid: str,
+    sources: Mapping[str, SourceFiles] | None = None,
+    launched_wall_ms: int = 0,
+) -> Policy:
+    """Return the numbers that the decisions of this run rest on.
+
+    `sources` and `launched_wall_ms` are what the launch found out: the lag counts from it.
+    """
     faults, restarts = run_file.spec.faults, run_file.spec.faults.restarts
     return Policy(
         run_uid=run_uid,
@@ -51,6 +61,58 @@ def make_policy(run_file: RunFile, run_uid: str) -> Policy:
             delay_ms=restarts.delay,
             max_delay_ms=restarts.max_delay,
         ),
+        terms=make_terms(run_file.spec, sources or {}, launched_wall_ms),
+    )
+
+
+LOCAL_LEAD_MS = 2_000
+"""A rank looks for news five times a second; the rest is for a loaded machine."""
+
+
+def make_terms(spec: Spec, sources: Mapping[str, SourceFiles], launched_wall_ms: int) -> Terms:
+    """Return deadline and contingency in the form that decisions rest on."""
+    plan, deadline = spec.contingency, spec.deadline
+    return Terms(
+        mode=plan.mode,
+        deadline_wall_ms=wall_ms_of(deadline.at) if deadline else None,
+        reserve_ms=deadline.reserve if deadline else 0,
+        window_percent=plan.window_percent,
+        floor_percent=plan.floor_percent,
+        on_time_percent=plan.on_time_percent,
+        clear_above_percent=plan.clear_above_percent,
+        target_percent=plan.target_percent,
+        evaluate_every_ms=plan.evaluate_every,
+        evaluations=plan.evaluations,
+        settle_ms=plan.settle,
+        min_clean_steps=plan.min_clean_steps,
+        min_change_percent=plan.min_change_percent,
+        max_revisions=plan.max_revisions,
+        cool_down_ms=plan.cool_down,
+        midtrain_min_tokens=plan.midtrain_min_tokens,
+        max_epochs=plan.max_epochs,
+        lead_ms=LOCAL_LEAD_MS,
+        launched_wall_ms=launched_wall_ms,
+        devices=spec.fleet.devices,
+        save_every_steps=spec.checkpoints.every_steps,
+        source_tokens={name: files.train_tokens for name, files in sources.items()},
+        data_budget_tokens=spec.budget.data_budget_tokens,
+        fit=_make_fit(spec),
+    )
+
+
+def wall_ms_of(instant: str) -> int:
+    """Return the milliseconds since the epoch of an instant that was checked."""
+    return round(datetime.fromisoformat(instant).timestamp() * MS_PER_S)
+
+
+def _make_fit(spec: Spec) -> Fit | None:
+    if spec.trainer.command is not None:
+        return None
+    return Fit(
+        shape=spec.model.shape,
+        expert_axis=spec.fleet.axis,
+        replicas=spec.fleet.devices // spec.fleet.axis,
+        devices_per_rank=spec.fleet.devices_per_process,
     )
 
 

@@ -2,6 +2,7 @@
 
 from contract.plan import Frozen
 from contract.wire import Phase
+from controller.core.terms import Terms
 
 
 class Budget(Frozen):
@@ -36,5 +37,7 @@ class Policy(Frozen):
     """How long ranks may stay unclaimed after a launch."""
     heartbeat_ms: int
     budget: Budget
+    terms: Terms = Terms()
+    """Deadline and contingency."""
     wake_ms: int = 500
     """The longest pause between two observations while a gang is up."""

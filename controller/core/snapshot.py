@@ -4,7 +4,10 @@ from typing import Literal
 
 from contract.plan import Frozen
 from contract.wire import Drain, Phase
+from controller.core.pace import PaceView
+from controller.core.proposal import Change
 from controller.core.readings import Instant, Unknown
+from controller.core.terms import Terms
 
 
 class RankEnd(Frozen):
@@ -50,6 +53,9 @@ class GangView(Frozen):
     ranks: list[RankView]
     remains: list[RankRef]
     """Live ranks of older attempts."""
+    memory_bytes: int | None = None
+    """Of the machine with the least that holds ranks; None: not known."""
+    ranks_per_machine: int = 1
 
 
 class RankTelemetry(Frozen):
@@ -66,6 +72,8 @@ class RankTelemetry(Frozen):
     control_refused: str | None
     checkpoint_failures: int
     commit_age_ms: int
+    memory_bytes: int | None = None
+    """Resident; None: the rank does not say."""
 
 
 class RankReading(Frozen):
@@ -87,6 +95,14 @@ class ProgressView(Frozen):
     """Most completed steps any attempt reached on the plan's line."""
     replay_mismatch_step: int | None
     """First step whose replayed loss differs in any bit from the recorded one."""
+    plan_sha: str | None = None
+    """Under which the newest step ran: all ranks did, the step's reduction says so."""
+    is_replaying: bool = False
+    """The newest step had been completed before, by an earlier attempt on this line."""
+    loss_micronats: int | None = None
+    """Mean over the newest steps; None: no step, or not finite."""
+    pace: PaceView | None = None
+    """How fast steps come, since the step that the memory asks about; None: too early."""
 
 
 class CheckpointView(Frozen):
@@ -123,9 +139,18 @@ class OwnerIntent(Frozen):
     """What the owner asked for, once (the nonce), not yet recorded."""
 
     nonce: str
-    verb: Literal["suspend", "resume", "stop", "restart", "resume_from"]
+    verb: Literal[
+        "suspend", "resume", "stop", "restart", "resume_from",
+        "propose", "approve", "reject", "amend",
+    ]  # fmt: skip
     line: str | None = None
     step: int | None = None
+    proposal: str | None = None
+    """Id, for approve and reject."""
+    change: Change | None = None
+    """For propose."""
+    terms: Terms | None = None
+    """For amend: deadline and contingency as they are from now on."""
     user: str
     wall_ms: int
 

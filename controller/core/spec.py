@@ -97,7 +97,7 @@ class Data(Section):
     block_tokens: Positive
     mixture: Stages
     alternatives: dict[RunName, Stages] = {}  # noqa: RUF012  # frozen model
-    """Mixtures declared ahead for a later change; checked, not acted on yet."""
+    """Mixtures declared ahead for a later change: `ctl replan NAME --mixture @NAME`."""
 
 
 class Budget(Section):
@@ -228,14 +228,14 @@ class Faults(Section):
 
 
 class Deadline(Section):
-    """By when the run should be done; checked, not acted on yet."""
+    """By when the run must be done; `reserve` is taken off, for what comes after the last step."""
 
     at: InstantText
     reserve: Duration = 0
 
 
 class Contingency(Section):
-    """What to do when the deadline is out of reach; checked, not acted on yet."""
+    """What to do when the deadline is out of reach."""
 
     mode: Literal["propose", "auto", "off"] = "off"
     window_percent: Share = 25
@@ -255,7 +255,7 @@ class Contingency(Section):
 
 
 class Gate(Section):
-    """What an admission test would demand; checked, not acted on yet."""
+    """What the admission test `ctl gate` demands."""
 
     min_tokens_per_second: Positive
 

@@ -111,13 +111,12 @@ class Observer:
         if gang != self._gang:
             self.forget()
         self._gang = gang
-        line = memory.plan.line.name
         return Snapshot(
             now=now,
             epoch=self.epoch,
             gang=gang,
             telemetry=self._read_telemetry(gang, now),
-            progress=self._read_progress(gang, line, now),
+            progress=self._read_progress(gang, memory, now),
             store=self._store.refresh(
                 now, self.cadence.store_ms, lambda: read_or_unknown(ports.checkpoints.observe)
             ),
@@ -139,11 +138,14 @@ class Observer:
         return self._telemetry.refresh(now, self.cadence.telemetry_ms, read)
 
     def _read_progress(
-        self, gang: GangView | Unknown | None, line: str, now: Instant
+        self, gang: GangView | Unknown | None, memory: Memory, now: Instant
     ) -> ProgressView | Unknown | None:
         if gang is None or isinstance(gang, Unknown):
             return gang
-        return read_or_unknown(lambda: self.ports.progress.read(gang, line, now))
+        line = memory.plan.line.name
+        # Each evaluation has a window of its own.
+        since = memory.evaluation.pace.until_step if memory.evaluation else 0
+        return read_or_unknown(lambda: self.ports.progress.read(gang, line, now, since))
 
     def _read_storage(self, gang: GangView | Unknown | None, now: Instant) -> StorageView | Unknown:
         is_up = isinstance(gang, GangView) and bool(alive_ranks(gang.ranks))

@@ -250,7 +250,9 @@ class SimProgress:
 
     world: World
 
-    def read(self, gang: GangView, line: str, now: Instant) -> ProgressView | None:
+    def read(
+        self, gang: GangView, line: str, now: Instant, since_step: int = 0
+    ) -> ProgressView | None:
         """Return the progress of the newest attempt."""
         self.world.look("progress")
         own = self.world.gang

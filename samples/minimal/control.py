@@ -12,7 +12,7 @@ from contract.wire import (
     LedgerHead,
     read_control,
 )
-from samples.minimal.plans import ChainError, read_chain
+from samples.minimal.plans import ChainError, read_chain, require_succession
 from samples.minimal.settings import Settings
 from samples.minimal.telemetry import Telemetry
 
@@ -34,8 +34,12 @@ class Follower:
         self._next_poll_s = 0.0
         self._seen: bytes | None = None
         self._newest: ControlDocument | None = None
+        self._must_retry = False
         self.chain = list(chain)
+        self.ahead: list[Plan] = []
+        """Revisions of the chain that the gang is to take up by a restart."""
         self.pending: list[Plan] = []
+        self.is_plan_missing = False
         self.ledger_head = LedgerHead(seq=0, hash="0" * 64)
         self.drain_mode = ""
 
@@ -51,9 +55,28 @@ class Follower:
 
     @property
     def boundary(self) -> int:
-        """The first step at which the pending revision and the plan in force may differ."""
-        later = self.pending[len(self.chain) :]
-        return min(plan.effective for plan in later)
+        """The step at which the next pending revision is to govern."""
+        return self.pending[len(self.chain)].effective
+
+    @property
+    def restart_step(self) -> int | None:
+        """The step at which the gang leaves, to be started anew with another execution."""
+        return self.ahead[0].effective if self.ahead else None
+
+    def hold_execution(self, step: int) -> None:
+        """Run only the part of the chain that a gang starting at `step` may run.
+
+        How steps are executed changes at a start only: before such a change the plan before it.
+        """
+        for index, plan in enumerate(self.chain):
+            if plan.kind == "execution" and step < plan.effective:
+                self.chain, self.ahead = self.chain[:index], self.chain[index:]
+                self._telemetry.plan_sha = self.plan.sha
+                return
+
+    def ask_again(self) -> None:
+        """Look at the same document anew: for some rank the plan was missing."""
+        self._must_retry = True
 
     def poll(self) -> str | None:
         """Return a control document that is news to the gang, if there is one. Rank 0 only."""
@@ -69,9 +92,9 @@ class Follower:
             self._telemetry.refuse(ControlRefusal.UNREADABLE, str(error))
             return None
         # A plan that is missing may still come; everything else is judged once.
-        if data == self._seen and self._telemetry.refusal is not ControlRefusal.PLAN_MISSING:
+        if data == self._seen and not self._must_retry:
             return None
-        self._seen = data
+        self._seen, self._must_retry = data, False
         return self._check(data)
 
     def _check(self, data: bytes) -> str | None:
@@ -91,26 +114,31 @@ class Follower:
         self._newest = document
         self.ledger_head = document.ledger_head
         self.drain_mode = document.drain.mode if document.drain else ""
+        self.is_plan_missing = False
         try:
             self._follow(document.plan_sha, first_step)
         except ChainError as error:
+            self.is_plan_missing = error.refusal is ControlRefusal.PLAN_MISSING
             self._telemetry.refuse(error.refusal, str(error))
         else:
             self._telemetry.refusal = None
         self._telemetry.is_plan_pending = bool(self.pending)
 
     def _follow(self, sha: str, first_step: int) -> None:
-        if sha == self.pending_sha:
-            return
-        if sha == self.plan.sha:
+        # The newest document wins: what it does not name is not pending any more.
+        if sha in [plan.sha for plan in (*self.chain, *self.ahead)]:
             self.pending = []
+            return
+        shas = [plan.sha for plan in self.pending]
+        if sha in shas:
+            del self.pending[shas.index(sha) + 1 :]
             return
         chain = read_chain(self._settings.run_dir, sha)
         if chain[: len(self.chain)] != self.chain:
             detail = f"plan {sha[:12]} does not descend from {self.plan.sha[:12]}"
             raise ChainError(ControlRefusal.PLAN_CHAIN, detail)
-        later = chain[len(self.chain) :]
-        for plan in later:
+        require_succession(self.pending, chain)
+        for plan in chain[len(self.chain) :]:
             if plan.kind in RESTART_ONLY:
                 detail = f"a revision of kind {plan.kind} takes effect at a restart"
                 raise ChainError(ControlRefusal.PLAN_EXECUTION, detail)
@@ -128,12 +156,15 @@ class Follower:
         if not self.pending or step < self.boundary:
             return False
         is_agreed = agreed_sha == self.pending_sha
-        if is_agreed:
-            self.chain = self.pending
-            self._telemetry.plan_sha = self.plan.sha
-        else:
+        if not is_agreed:
             detail = f"not all ranks held {self.pending_sha[:12]} at step {step}"
             self._telemetry.refuse(ControlRefusal.PLAN_LATE, detail)
-        self.pending = []
-        self._telemetry.is_plan_pending = False
+            self.pending = []
+        # Several revisions may be pending at once; each governs from its own effective step.
+        while self.pending and self.boundary <= step:
+            self.chain = self.pending[: len(self.chain) + 1]
+            if len(self.chain) == len(self.pending):
+                self.pending = []
+        self._telemetry.plan_sha = self.plan.sha
+        self._telemetry.is_plan_pending = bool(self.pending)
         return is_agreed

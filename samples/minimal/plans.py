@@ -1,5 +1,6 @@
 """Plans on disk: a plan is read with its whole chain, or not at all."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from contract.plan import Plan, PlanError, check_child, read_plan
@@ -31,6 +32,22 @@ def read_chain(run_dir: Path, sha: str) -> list[Plan]:
         chain.append(plan)
         wanted = plan.parent
     return chain[::-1]
+
+
+def require_succession(pending: Sequence[Plan], chain: Sequence[Plan]) -> None:
+    """Check that `chain` may take the place of `pending`, the chain that waits for its step.
+
+    A second revision waits until the first is adopted; only its sibling may replace it.
+
+    Raises:
+        ChainError: it leaves the pending chain without superseding anything.
+    """
+    for waiting, coming in zip(pending, chain, strict=False):
+        if waiting != coming and coming.supersedes is None:
+            detail = f"{coming.sha[:12]} does not supersede {waiting.sha[:12]}, which is pending"
+            raise ChainError(ControlRefusal.PLAN_CHAIN, detail)
+        if waiting != coming:
+            return
 
 
 def _read(run_dir: Path, sha: str, *, is_pointed_at: bool) -> Plan:

@@ -155,7 +155,8 @@ def plans(draw: st.DrawFn, min_steps: int = 8) -> Plan:
 def revisions(draw: st.DrawFn) -> tuple[Plan, Plan]:
     """Draw a plan and a horizon revision of it, with new stages after the fork."""
     parent = draw(plans(min_steps=16))
-    effective = draw(st.integers(0, parent.total_steps - 2))
+    warm_up_end = parent.anneals["learning_rate"][-2][0]
+    effective = draw(st.integers(warm_up_end, parent.total_steps - 2))
     total = draw(st.integers(effective + 2, parent.total_steps + 40))
     revision = a_horizon(parent, effective, total)
     aligned = -(-effective // parent.align_steps) * parent.align_steps

@@ -20,7 +20,7 @@ from contract.plan import (
     is_admissible,
     read_plan,
 )
-from contract.schedule import round_binary32
+from contract.schedule import format_fraction, round_binary32
 from tests.contract.builders import a_horizon, a_line, a_plan, change, plans, revisions
 
 
@@ -185,6 +185,20 @@ def changed_anneal(**at):
     return {**CHILD.anneals, **at}
 
 
+def reshaped(name, *knots):
+    """Return the anneals with other knots from the fork to the last one."""
+    kept = [knot for knot in CHILD.anneals[name] if knot[0] < 150]
+    return changed_anneal(**{name: [*kept, *knots, CHILD.anneals[name][-1]]})
+
+
+def reanchored(name):
+    """Return the anneals with the full peak at the fork, whatever was reached before."""
+    before = format_fraction(PARENT.fraction_at(name, 149))
+    return reshaped(name, (149, before), (150, "1/1"))
+
+
+AT_FORK = (150, CHILD.anneals["learning_rate"][-2][1])
+
 VIOLATIONS = {
     "parent is": {"parent": "b" * 64},
     "run_uid changed": {"run_uid": "v"},
@@ -219,6 +233,14 @@ VIOLATIONS = {
         "context": [ContextStage(start=0, from_percent=0, length=128, flops_per_token=1)]
     },
     "lineage changed": lines(("main", 0, 0), ("b", 150, 0)),
+    "learning_rate jumps at step 150": {"anneals": reanchored("learning_rate")},
+    "learning_rate rises after step 150": {
+        "anneals": reshaped("learning_rate", AT_FORK, (151, "1/20"), (200, "1/10"))
+    },
+    "weight_decay jumps at step 150": {"anneals": reanchored("weight_decay")},
+    "weight_decay rises after step 150": {
+        "anneals": reshaped("weight_decay", (150, "108/133"), (200, "1/1"))
+    },
 }
 
 
@@ -228,6 +250,53 @@ def test_each_violation_of_a_child_is_found_and_found_once(words):
     problems = check_child(PARENT, change(CHILD, **VIOLATIONS[words]))
     assert len(problems) == 1, problems
     assert words in problems[0]
+
+
+def test_horizon_that_cuts_the_warm_up_short_is_refused():
+    assert check_child(PARENT, a_horizon(PARENT, 19, 300)) == []
+    (problem,) = check_child(PARENT, a_horizon(PARENT, 18, 300))
+    assert "before the end of the warm-up at 19" in problem
+
+
+def test_horizon_that_forks_where_the_parent_has_ended_is_refused():
+    anneals = {name: [*knots, (499, knots[-1][1])] for name, knots in PARENT.anneals.items()}
+    child = change(CHILD, effective=400, total_steps=500, anneals=anneals)
+    child = change(child, mixture=PARENT.mixture, context=PARENT.context)
+    assert check_plan(child) == []
+    assert check_child(PARENT, child) == ["effective step 400 is past the last step"]
+
+
+def test_anneal_that_rises_by_declaration_may_go_on_rising():
+    anneals = {**PARENT.anneals, "weight_decay": [(0, "1/2"), (399, "1/1")]}
+    parent = change(PARENT, anneals=anneals)
+    assert check_child(parent, a_horizon(parent, 150, 300)) == []
+    assert check_child(parent, a_horizon(parent, 150, 500)) == []
+
+
+@pytest.mark.parametrize("kind", ["mixture", "execution"])
+def test_mixture_and_execution_leave_the_schedule_alone(kind):
+    common = {"kind": kind, "parent": PARENT.sha, "effective": 150}
+    assert check_child(PARENT, change(PARENT, **common)) == []
+    lower = [*reanchored("learning_rate")["learning_rate"][:-1], (399, "1/20")]
+    shorter = context((0, 64), (300, 128))["context"]
+    assert check_child(PARENT, change(PARENT, **common, context=shorter)) == [
+        f"context changed in a revision of kind {kind}"
+    ]
+    anneals = {**PARENT.anneals, "learning_rate": lower}
+    assert check_child(PARENT, change(PARENT, **common, anneals=anneals)) == [
+        f"anneals changed in a revision of kind {kind}"
+    ]
+
+
+def test_execution_leaves_the_mixture_alone():
+    common = {"kind": "execution", "parent": PARENT.sha, "effective": 150}
+    mixture = PARENT.mixture.model_copy(update={"stages": PARENT.mixture.stages[:1]})
+    assert check_child(PARENT, change(PARENT, **common, mixture=mixture)) == [
+        "mixture changed in a revision of kind execution"
+    ]
+    assert (
+        check_child(PARENT, change(PARENT, **{**common, "kind": "mixture"}, mixture=mixture)) == []
+    )
 
 
 def test_revision_before_its_parents_is_refused():

@@ -26,7 +26,7 @@ RANKS = 3
 class World:
     """All ranks of a gang stepping together in one thread."""
 
-    def __init__(self, run_dir, plan):
+    def __init__(self, run_dir, plan, ahead=()):
         self.run_dir = run_dir
         self.asked = set()
         self.meters = [Meter() for _ in range(RANKS)]
@@ -35,10 +35,10 @@ class World:
         for gang, meter in zip(some_gang(RANKS), self.meters, strict=True):
             seat = a_seat(run_dir, rank=gang.rank, ranks=RANKS)
             rank = gang.rank
-            helm = Helm(seat, gang, [plan], meter, lambda rank=rank: rank in self.asked)
+            helm = Helm(seat, gang, [plan], meter, lambda rank=rank: rank in self.asked, ahead)
             # The file is looked at five times a second of this world, one second a step.
             poll = helm._file.poll
-            helm._file.poll = lambda poll=poll: poll(now_s=self.now_s)
+            helm._file.poll = lambda *, again, poll=poll: poll(again=again, now_s=self.now_s)
             self.helms.append(helm)
         self.step = 0
 
@@ -107,25 +107,135 @@ def test_chain_of_two_revisions_is_adopted_one_after_the_other(world, plan):
     assert adopted == {8: first.sha, 12: second.sha}
 
 
+def adopted(orders):
+    return [order.adopted for order in orders if order.adopted]
+
+
+def pending(world):
+    """Return what is pending, which all ranks must agree on."""
+    (held,) = {helm.pending and helm.pending[-1].sha for helm in world.helms}
+    shown = {meter.value(metrics.RANK_PLAN_PENDING) or 0 for meter in world.meters}
+    assert shown == {held is not None}
+    return held
+
+
+def blind(world, rank, folder):
+    """Let a rank look for plans where there are none."""
+    folder.mkdir()
+    world.helms[rank]._seat = a_seat(folder, rank=rank, ranks=RANKS)
+
+
 def test_sibling_replaces_a_pending_revision(world, plan):
-    point_to(world.run_dir, revise(world, plan).sha)
+    missed = revise(world, plan)
+    point_to(world.run_dir, missed.sha)
     world.advance(6)
-    sibling = revise(world, plan, effective=12, total_steps=18)
+    sibling = revise(world, plan, effective=12, total_steps=18, supersedes=missed.sha)
     point_to(world.run_dir, sibling.sha, seq=2)
-    orders = world.advance(9)
-    assert [order.adopted for order in orders if order.adopted] == [sibling]
+    assert adopted(world.advance(9)) == [sibling]
 
 
-def test_one_rank_without_the_plan_file_keeps_all_at_the_parent(world, plan, tmp_path):
-    child = revise(world, plan)
-    blind = tmp_path / "elsewhere"
-    blind.mkdir()
-    world.helms[2]._seat = a_seat(blind, rank=2, ranks=RANKS)
-    point_to(world.run_dir, child.sha)
-    world.advance(14)
-    assert {helm.plan.sha for helm in world.helms} == {plan.sha}
+def test_second_revision_is_refused_until_the_first_is_adopted(world, plan):
+    first = revise(world, plan)
+    point_to(world.run_dir, first.sha)
+    world.advance(6)
+    second = revise(world, plan, effective=12, total_steps=18)
+    point_to(world.run_dir, second.sha, seq=2)
+    assert adopted(world.advance(9)) == [first]
+    for rank in range(RANKS):
+        assert world.refusals(rank) == {ControlRefusal.PLAN_CHAIN}
+
+
+def test_sibling_of_a_missed_revision_is_adopted(world, plan, tmp_path):
+    missed = revise(world, plan)
+    blind(world, 2, tmp_path / "elsewhere")
+    point_to(world.run_dir, missed.sha)
+    assert adopted(world.advance(6)) == []
     for rank in range(RANKS):
         assert world.refusals(rank) == {ControlRefusal.PLAN_MISSING}
+    world.helms[2]._seat = a_seat(world.run_dir, rank=2, ranks=RANKS)
+    # The file is there for all now, and too late.
+    assert adopted(world.advance(8)) == []
+    assert {helm.plan.sha for helm in world.helms} == {plan.sha}
+    assert world.refusals() == {ControlRefusal.PLAN_LATE}
+    sibling = revise(world, plan, effective=18, total_steps=20, supersedes=missed.sha)
+    point_to(world.run_dir, sibling.sha, seq=2)
+    assert adopted(world.advance(5)) == [sibling]
+    assert world.refusals() == set()
+
+
+def test_plan_file_that_comes_after_its_pointer_is_found(world, plan):
+    child = retimed(plan, effective=14, total_steps=16)
+    point_to(world.run_dir, child.sha)
+    world.advance(6)
+    assert world.refusals(1) == {ControlRefusal.PLAN_MISSING}
+    publish(world.run_dir, child)
+    assert adopted(world.advance(9)) == [child]
+    assert world.refusals(1) == set()
+    # Messages and votes of all these tries but the last are gone from the store.
+    assert len(world.helms[0]._gang.store.entries("votes")) <= RANKS
+
+
+def test_sibling_that_one_rank_cannot_read_ends_what_was_pending(world, plan, tmp_path):
+    first = revise(world, plan)
+    point_to(world.run_dir, first.sha)
+    world.advance(6)
+    assert pending(world) == first.sha
+    blind(world, 2, tmp_path / "elsewhere")
+    sibling = revise(world, plan, effective=14, total_steps=18, supersedes=first.sha)
+    point_to(world.run_dir, sibling.sha, seq=2)
+    assert adopted(world.advance(8)) == []
+    assert pending(world) is None
+
+
+def test_plan_that_no_rank_can_read_leaves_what_is_pending(world, plan):
+    first = revise(world, plan)
+    point_to(world.run_dir, first.sha)
+    world.advance(5)
+    point_to(world.run_dir, "f" * 64, seq=2)
+    assert adopted(world.advance(7)) == [first]
+
+
+def test_document_that_names_the_plan_in_force_ends_what_is_pending(world, plan):
+    first = revise(world, plan, effective=15, total_steps=20)
+    second = publish(world.run_dir, retimed(first, effective=16, total_steps=18))
+    point_to(world.run_dir, second.sha)
+    world.advance(5)
+    assert pending(world) == second.sha
+    point_to(world.run_dir, first.sha, seq=2)
+    world.advance(4)
+    assert pending(world) == first.sha
+    point_to(world.run_dir, plan.sha, seq=3)
+    assert adopted(world.advance(9)) == []
+    assert pending(world) is None
+
+
+def test_sibling_that_comes_as_the_pending_revision_begins_is_refused(world, plan):
+    first = revise(world, plan)
+    point_to(world.run_dir, first.sha)
+    world.advance(8)
+    sibling = revise(world, plan, effective=14, total_steps=18, supersedes=first.sha)
+    # Read at step 8, voted on at 9, counted at 11: first governs from 10 on.
+    point_to(world.run_dir, sibling.sha, seq=2)
+    assert adopted(world.advance(9)) == [first]
+    assert world.refusals(1) == {ControlRefusal.PLAN_CHAIN}
+
+
+def test_revision_that_a_restart_will_take_up_is_not_refused(tmp_path, plan):
+    change = {"kind": "execution", "parent": plan.sha, "effective": 8}
+    child = publish(tmp_path, plan.model_copy(update={**change, "execution": Execution(waves=2)}))
+    world = World(tmp_path, plan, ahead=[child])
+    point_to(tmp_path, child.sha)
+    assert adopted(world.advance(9)) == []
+    assert world.refusals() == set()
+    assert pending(world) is None
+
+
+def test_missing_parent_is_a_broken_chain(world, plan):
+    parent = retimed(plan, effective=10, total_steps=16)
+    child = publish(world.run_dir, retimed(parent, effective=12, total_steps=14))
+    point_to(world.run_dir, child.sha)
+    world.advance(5)
+    assert world.refusals(1) == {ControlRefusal.PLAN_CHAIN}
 
 
 def lower_the_peak(child):

@@ -8,12 +8,14 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from contract import metrics
+from contract.checkpoint import read_manifest
 from contract.config import Evaluation, TrainerConfig
 from contract.exits import Exit
 from contract.model import Execution
 from contract.schedule import round_binary32
 from contract.wire import (
     EVALS_FILE,
+    MANIFEST_FILE,
     PHASES_FILE,
     STEPS_FILE,
     EvalRecord,
@@ -121,6 +123,7 @@ def test_run_of_two_contexts_and_a_moved_boundary_traces_once_a_context(make_sce
     assert [record.plan_sha for record in steps] == [scene.plan.sha] * 5 + [child.sha] * 7
     assert {r.step for r in steps if "compile" in r.tags} == {8}
     assert {r.step for r in steps if "plan" in r.tags} == {5}
+    assert {r.step for r in steps if "save" in r.tags} == {5}
     assert {r.step for r in steps if "first" in r.tags} == {0}
     assert {r.step for r in steps if "eval" in r.tags} == {5, 10}
     for record in steps:
@@ -128,7 +131,9 @@ def test_run_of_two_contexts_and_a_moved_boundary_traces_once_a_context(make_sce
         assert record.lr == {group: rate.hex() for group, rate in values.items()}
     final = child.fraction_at("learning_rate", TOTAL - 1) * 1
     assert steps[-1].lr["matrix"] == round_binary32(final / 100).hex()
-    assert scene.verified_steps() == [TOTAL]
+    assert scene.verified_steps() == [TOTAL, 5]
+    at_fork = list_places(scene.run_dir, child.lineage)[-1]
+    assert read_manifest((at_fork.path / MANIFEST_FILE).read_bytes()).plans == [scene.plan, child]
     check_numbers(rank, steps)
     check_evaluations(scene)
 

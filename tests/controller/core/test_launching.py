@@ -141,7 +141,7 @@ def test_wrong_control_document_is_replaced(view):
 def test_garbage_control_document_is_replaced_and_noted():
     run = a_run().launched().after(60_000).blind("control")
     decision = run.pass_once()
-    assert verbs_of(decision) == ["publish_control"]
+    assert verbs_of(decision) == ["publish_plan", "publish_control"]
     assert "control.json cannot be used" in run.memory.notes[0][1]
     assert run.decide().rule == "watch"
 

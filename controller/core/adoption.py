@@ -1,0 +1,144 @@
+"""A published revision on its way: brought to the gang, seen to be adopted, or missed."""
+
+from controller.core.actions import (
+    CloseProposal,
+    PublishControl,
+    PublishPlan,
+    RecordAdoption,
+    key_of,
+)
+from controller.core.ancestry import list_usable
+from controller.core.memory import Memory
+from controller.core.proofs import list_failures
+from controller.core.proposal import CONTROLLER, Revision
+from controller.core.proposing import next_fork, prove_revision, revise_for
+from controller.core.replan import publish, publish_proven
+from controller.core.revise import align_up
+from controller.core.rules import Answer, known, live_attempt, rule
+from controller.core.snapshot import ProgressView, Snapshot, StoreView
+from controller.core.training import find_training
+
+
+@rule("progress")
+def record_adoption(snapshot: Snapshot, memory: Memory) -> Answer | None:
+    """Take it into memory that the gang runs the revision, because its steps say so."""
+    revision, attempt = memory.revision, live_attempt(memory)
+    progress = known(snapshot.progress)
+    if revision is None or attempt is None or progress is None:
+        return None
+    if progress.attempt != attempt.number or progress.plan_sha != revision.plan_sha:
+        return None
+    step = progress.completed_steps or 0
+    reason = f"revision {revision.plan_sha[:12]} governs since step {revision.fork_step}"
+    action = RecordAdoption(
+        reason=reason, nonce=str(memory.seq), plan_sha=revision.plan_sha, step=step
+    )
+    return Answer(reason, [action], wake_in_ms=0)
+
+
+@rule()
+def supersede_missed(snapshot: Snapshot, memory: Memory) -> Answer | None:
+    """Replace a revision that the gang ran past by a sibling with a later fork."""
+    revision = memory.revision
+    if revision is None or revision.kind == "execution":
+        return None
+    past = find_step_past(snapshot, memory, revision)
+    if past is None:
+        return None
+    parent, proposal = memory.held_plan, revision.proposal
+    missed = f"revision {revision.plan_sha[:12]} was missed: the gang was at step {past} without it"
+    child = revise_for(memory, parent, proposal, past, revision.plan_sha)
+    proofs = prove_revision(snapshot, memory, parent, child)
+    if failures := list_failures(proofs):
+        why = f"{missed}, and a later one fails {failures[0]}"
+        drop = CloseProposal(
+            reason=why,
+            nonce=str(memory.seq),
+            proposal=proposal.id,
+            outcome="void",
+            by=CONTROLLER,
+        )
+        return Answer(why, [drop], wake_in_ms=0)
+    reason = f"{missed}; its sibling {child.sha[:12]} takes effect at step {child.effective}"
+    return Answer(reason, publish(memory, child, proposal.id, reason), wake_in_ms=0)
+
+
+def find_step_past(snapshot: Snapshot, memory: Memory, revision: Revision) -> int | None:
+    """Return the next step at which a sibling can fork if the revision was missed, else None.
+
+    Missed: the gang that lives logged steps past the fork under the parent; or, with none alive,
+    a complete checkpoint of the parent lies past it, so that nothing can start from the revision.
+    """
+    training = find_training(snapshot, memory)
+    parent = memory.held_plan
+    if training is not None:
+        progress = snapshot.progress
+        assert isinstance(progress, ProgressView)
+        is_past = training.step > revision.fork_step and progress.plan_sha == parent.sha
+        return next_fork(memory, training) if is_past else None
+    if not memory.is_between_attempts or not isinstance(snapshot.store, StoreView):
+        return None
+    usable = list_usable(memory.chain[:-1], snapshot.store.checkpoints)
+    newest = usable[-1] if usable else None
+    if newest is None or newest.plan_sha != parent.sha or newest.step <= revision.fork_step:
+        return None
+    # The next gang starts there, and has the time of its start to hear of the sibling.
+    return align_up(newest.step + 1, parent.align_steps)
+
+
+@rule()
+def bring_revision(_: Snapshot, memory: Memory) -> Answer | None:
+    """Publish a revision again until it is known that its file and the pointer were written."""
+    revision, attempt = memory.revision, live_attempt(memory)
+    if revision is None or attempt is None or attempt.order is None or attempt.closed:
+        return None
+    run_uid, plan = memory.policy.run_uid, memory.plan
+    written = {key for key in memory.done_keys if f"/{plan.sha}/" in key}
+    file = PublishPlan(
+        reason=f"bring revision {plan.sha[:12]} to the gang",
+        nonce=memory.control_nonce,
+        plan=plan,
+        proposal=revision.proposal.id,
+    )
+    pointer = PublishControl(
+        reason=file.reason,
+        nonce=memory.control_nonce,
+        plan_sha=plan.sha,
+        drain=memory.control_drain,
+    )
+    wanted = [it for it in (file, pointer) if key_of(run_uid, it) not in written]
+    return Answer(file.reason, [file, pointer]) if wanted else None
+
+
+@rule("store")
+def materialise_execution(snapshot: Snapshot, memory: Memory) -> Answer | None:
+    """Make an approved execution a revision between two attempts, at the step to be restored."""
+    if not awaits_execution(memory):
+        return None
+    proposal = memory.proposal
+    assert proposal is not None
+    usable = list_usable(memory.chain, known(snapshot.store).checkpoints)
+    if memory.restore_verified:
+        usable = [it for it in usable if it.verified]
+    restored = usable[-1].step if usable else 0
+    effective = max(restored, memory.plan.effective)
+    child = revise_for(memory, memory.plan, proposal, effective)
+    return publish_proven(snapshot, memory, proposal, child)
+
+
+def awaits_execution(memory: Memory) -> bool:
+    """Return whether an approved execution waits for this moment between two attempts."""
+    proposal = memory.proposal
+    if proposal is None or memory.approval is None or proposal.change.kind != "execution":
+        return False
+    return memory.is_between_attempts and memory.revision is None
+
+
+@rule("store")
+def await_revision(snapshot: Snapshot, memory: Memory) -> Answer | None:
+    """Let no attempt start until the plan track has put right what it must start from."""
+    revision = memory.revision
+    is_missed = revision is not None and find_step_past(snapshot, memory, revision) is not None
+    if memory.is_between_attempts and (is_missed or awaits_execution(memory)):
+        return Answer("the next attempt waits for its revision", wake_in_ms=0)
+    return None

@@ -1,0 +1,215 @@
+"""The part of the fold that is about the plan: evaluations, proposals, revisions."""
+
+from typing import TypeVar
+
+from contract.plan import Frozen
+from controller.core.actions import (
+    Approve,
+    CloseProposal,
+    Decline,
+    Evaluate,
+    Propose,
+    PublishPlan,
+    RecordAdoption,
+)
+from controller.core.memory import Memory
+from controller.core.policy import Policy
+from controller.core.proposal import Answer, Approval, Closed, Revision
+from controller.core.readings import Instant
+from controller.core.snapshot import OwnerIntent
+
+MAX_ANSWERS = 16
+MAX_ASKS = 16
+MAX_CLOSED = 64
+
+Model = TypeVar("Model", bound=Frozen)
+PlanRecord = Evaluate | Propose | Approve | CloseProposal | Decline | RecordAdoption
+
+
+def _with(model: Model, **changes: object) -> Model:
+    return model.model_copy(update=changes)
+
+
+def fold_plan_record(memory: Memory, action: PlanRecord, at: Instant) -> Memory:
+    """Fold an action of the plan track that takes effect by being recorded."""
+    match action:
+        case Evaluate():
+            return _fold_evaluation(memory, action, at)
+        case Propose():
+            memory = _answer(memory, action.nonce, f"proposal {action.proposal.id} is open")
+            return _with(memory, proposal=action.proposal, approval=None)
+        case Approve():
+            memory = _answer(memory, action.nonce, f"proposal {action.proposal} is approved")
+            return _with(memory, approval=Approval(by=action.by, at=at))
+        case CloseProposal():
+            return _fold_close(memory, action, at)
+        case Decline():
+            return _fold_decline(memory, action)
+        case RecordAdoption():
+            return _fold_adoption(memory, action, at)
+
+
+def _fold_evaluation(memory: Memory, action: Evaluate, at: Instant) -> Memory:
+    is_late = action.counts and action.is_late
+    late = memory.late + 1 if is_late else memory.late if not action.counts else 0
+    return _with(
+        memory,
+        evaluation=action,
+        evaluated_at=at,
+        first_evaluation=memory.first_evaluation or action,
+        late=late,
+    )
+
+
+def _fold_decline(memory: Memory, action: Decline) -> Memory:
+    """Answer the wish; without one, the newest evaluation was found to lead to nothing."""
+    if action.nonce in (ask.nonce for ask in memory.asks):
+        return _answer(memory, action.nonce, action.reason, accepted=False)
+    return _with(memory, evaluation=None)
+
+
+def _fold_close(memory: Memory, action: CloseProposal, at: Instant) -> Memory:
+    proposal = memory.proposal
+    accepted = action.outcome == "rejected"
+    text = f"proposal {action.proposal} is {action.outcome}: {action.reason}"
+    memory = _answer(memory, action.nonce, text, accepted=accepted)
+    if memory.revision is not None and memory.revision.proposal.id == action.proposal:
+        return _drop_missed(memory, memory.revision, action, at)
+    if proposal is None or proposal.id != action.proposal:
+        return memory
+    closed = Closed(
+        id=proposal.id,
+        kind=proposal.change.kind,
+        outcome=action.outcome,
+        by=action.by,
+        reason=action.reason,
+        at=at,
+    )
+    # The next proposal needs its full row of late evaluations again.
+    return _with(
+        memory,
+        proposal=None,
+        approval=None,
+        evaluation=None,
+        late=0,
+        closed=_append(memory, closed),
+    )
+
+
+def _drop_missed(memory: Memory, revision: Revision, action: CloseProposal, at: Instant) -> Memory:
+    """Forget a revision that never governed a step and can have no sibling any more."""
+    closed = Closed(
+        id=action.proposal,
+        kind=revision.kind,
+        outcome=action.outcome,
+        by=action.by,
+        reason=action.reason,
+        at=at,
+    )
+    return _with(
+        memory, chain=memory.chain[:-1], revision=None, late=0, closed=_append(memory, closed)
+    )
+
+
+def _append(memory: Memory, closed: Closed) -> list[Closed]:
+    return [*memory.closed, closed][-MAX_CLOSED:]
+
+
+def fold_revision(memory: Memory, action: PublishPlan, at: Instant) -> Memory:
+    """Take a revision into the chain; a sibling takes the place of the one that was missed."""
+    plan, missed = action.plan, memory.revision
+    if plan in memory.chain:
+        return memory
+    if missed is not None and plan.supersedes == missed.plan_sha:
+        revision = _with(
+            missed,
+            plan_sha=plan.sha,
+            fork_step=plan.effective,
+            published_at=at,
+            missed=[*missed.missed, missed.plan_sha],
+        )
+        return _with(memory, chain=[*memory.chain[:-1], plan], revision=revision)
+    proposal, approval = memory.proposal, memory.approval
+    assert proposal is not None, "published without a proposal"
+    assert approval is not None, "published without consent"
+    closed = Closed(
+        id=proposal.id,
+        kind=plan.kind,
+        outcome="approved",
+        by=approval.by,
+        reason=f"carried out as revision {plan.sha[:12]} from step {plan.effective}",
+        at=at,
+    )
+    return _with(
+        memory,
+        chain=[*memory.chain, plan],
+        proposal=None,
+        approval=None,
+        late=0,
+        closed=_append(memory, closed),
+        revision=Revision(
+            plan_sha=plan.sha,
+            kind=plan.kind,
+            fork_step=plan.effective,
+            total_steps=plan.total_steps,
+            proposal=proposal,
+            approval=approval,
+            published_at=at,
+        ),
+    )
+
+
+def _fold_adoption(memory: Memory, action: RecordAdoption, at: Instant) -> Memory:
+    revision = memory.revision
+    if revision is None or revision.plan_sha != action.plan_sha:
+        return memory
+    adopted = _with(revision, adopted_at=at, adopted_step=action.step)
+    # What was measured under the parent says nothing about lateness under the child.
+    return _with(memory, revision=None, adopted=[*memory.adopted, adopted], late=0)
+
+
+def take_ask(memory: Memory, intent: OwnerIntent) -> Memory:
+    """Take a wish about the plan into memory; new terms hold at once."""
+    if intent.verb != "amend":
+        return _with(memory, asks=[*memory.asks, intent][-MAX_ASKS:])
+    if intent.terms is None:
+        return memory
+    before = memory.policy
+    return amend_terms(_with(memory, policy=_with(before, terms=intent.terms)), before)
+
+
+def amend_terms(memory: Memory, before: Policy) -> Memory:
+    """Forget what was judged by other terms than those that hold now."""
+    if before.terms == memory.policy.terms:
+        return memory
+    # The owner's word on the deadline also confirms the clock that it is read by.
+    notes = [note for note in memory.notes if note[0] != "clock"]
+    return _with(memory, late=0, evaluated_at=None, evaluation=None, notes=notes)
+
+
+def forget_plan_wishes(memory: Memory) -> Memory:
+    """Forget what was asked, proposed and measured on a line that is left.
+
+    A revision that was published and not yet adopted is part of the new line's plan.
+    """
+    taken = [] if memory.revision is None else [memory.revision]
+    return _with(
+        memory,
+        adopted=[*memory.adopted, *taken],
+        asks=[],
+        proposal=None,
+        approval=None,
+        revision=None,
+        late=0,
+        evaluation=None,
+        evaluated_at=None,
+    )
+
+
+def _answer(memory: Memory, nonce: str, text: str, *, accepted: bool = True) -> Memory:
+    """Note the outcome of the wish `nonce`, if it is one."""
+    if nonce not in (ask.nonce for ask in memory.asks):
+        return memory
+    answer = Answer(nonce=nonce, accepted=accepted, text=text)
+    asks = [ask for ask in memory.asks if ask.nonce != nonce]
+    return _with(memory, asks=asks, answers=[*memory.answers, answer][-MAX_ANSWERS:])

@@ -1,0 +1,160 @@
+"""What a proposal is: the change it asks for, the facts it rests on, and what became of it."""
+
+from typing import Literal
+
+from contract.canonical import hash_canonical
+from contract.model import Execution
+from contract.plan import Count, Frozen, Name, Positive, Sha, StagePercent
+from controller.core.forecast import Forecast, Lag
+from controller.core.readings import Instant
+
+ID_CHARS = 12
+"""Of a sha256: enough to be told apart by eye, short enough to be typed."""
+
+EXPIRY_EVALUATIONS = 7
+"""An unanswered proposal expires after as many evaluation intervals: its facts have aged."""
+
+MAX_OVERSHOOT_PERMILLE = 100
+"""A proposal whose new horizon falls this far under its target is void."""
+
+
+class WantedStage(Frozen):
+    """From this percent of the horizon on, a block holds `parts` units of each source."""
+
+    from_percent: StagePercent
+    parts: dict[Name, Count]
+
+
+class Change(Frozen):
+    """What a revision changes; exactly the member that its kind names is set."""
+
+    kind: Literal["horizon", "mixture", "execution"]
+    total_steps: Positive | None = None
+    stages: list[WantedStage] | None = None
+    execution: Execution | None = None
+
+    def describe(self) -> str:
+        """Return the change in words."""
+        match self.kind:
+            case "horizon":
+                return f"end after {self.total_steps:,} steps"
+            case "mixture":
+                return f"another mixture of {len(self.stages or ())} stages"
+            case "execution":
+                return "another execution"
+
+
+class Proof(Frozen):
+    """One thing that was checked: its name, what was found, and what it must be."""
+
+    name: str
+    holds: bool
+    value: str
+    bound: str
+
+    def __str__(self) -> str:
+        """Return the line that people see."""
+        return f"{self.name}: {self.value} ({'holds' if self.holds else 'FAILS'}: {self.bound})"
+
+
+class LossCost(Frozen):
+    """What the tokens given up are expected to cost, as an interval."""
+
+    low_micronats: int
+    high_micronats: int
+    assumption: str
+
+
+class Facts(Frozen):
+    """What a proposal rests on; shown to whoever decides, and recorded."""
+
+    before: Forecast | None
+    """Under the plan in force; None where nothing can be said yet."""
+    after: Forecast | None
+    lag: Lag | None
+    due_wall_ms: int | None
+    tokens_given_up: int
+    loss_cost: LossCost | None
+    shortfall_ms: int
+    """By how much the median finish still misses the due instant; 0 where it does not."""
+    rank_bytes: int | None
+    """Resident bytes of the largest rank; None: not measured."""
+    proofs: list[Proof]
+    """Of the revision as it would be at the first possible step."""
+
+
+class Proposal(Frozen):
+    """A change that waits for consent. `id` is a hash of all the rest and of its place."""
+
+    id: str
+    parent: Sha
+    change: Change
+    fork_first: Count
+    fork_last: Count
+    """The effective step lies between these, both included."""
+    author: str
+    reason: str
+    is_floor: bool
+    """The target cannot be met by any horizon allowed: never approved by the controller."""
+    is_last_call: bool
+    facts: Facts
+    at: Instant
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the controller made it."""
+        return self.author == CONTROLLER
+
+
+CONTROLLER = "controller"
+
+
+def make_id(proposal: Proposal, seq: int) -> str:
+    """Return the id of a proposal that record `seq` holds: an equal one later has another."""
+    content = proposal.model_dump(mode="json", exclude={"id"})
+    return hash_canonical({"content": content, "seq": seq})[:ID_CHARS]
+
+
+class Approval(Frozen):
+    """Who consented to a proposal."""
+
+    by: str
+    at: Instant
+
+
+class Closed(Frozen):
+    """A proposal that is over."""
+
+    id: str
+    kind: str
+    outcome: Literal["approved", "rejected", "expired", "void"]
+    by: str
+    reason: str
+    at: Instant
+
+
+class Revision(Frozen):
+    """A published revision: the plan, where it came from, and whether the gang runs it."""
+
+    plan_sha: Sha
+    kind: str
+    fork_step: int
+    total_steps: int
+    proposal: Proposal
+    approval: Approval
+    published_at: Instant
+    published_step: int | None = None
+    """Completed steps at that time; None: no gang trained."""
+    adopted_at: Instant | None = None
+    adopted_step: int | None = None
+    """Completed steps when the gang was first seen to run it."""
+    missed: list[Sha] = []  # noqa: RUF012  # frozen model
+    """Siblings that it supersedes, oldest first."""
+
+
+class Answer(Frozen):
+    """What became of a wish of the owner about the plan."""
+
+    nonce: str
+    accepted: bool
+    text: str
