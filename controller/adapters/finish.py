@@ -14,6 +14,7 @@ from controller.adapters.ledger_format import Finding, read_content
 from controller.adapters.records import read_evals, read_histories
 from controller.adapters.rundir import text_of
 from controller.core.account import make_account
+from controller.core.chronicle import read_chronicle
 from controller.core.fold import read_actions
 from controller.core.launched import LaunchedRun
 from controller.core.memory import Memory
@@ -33,10 +34,28 @@ def write_summary(
         PortError: the ledger is damaged, or a file cannot be read or written.
     """
     records = read_ledger(run.directory / wire.LEDGER_DIR)
+    evidence = gather_evidence(run, records, memory, peak_flops_per_second)
+    summary = make_summary(evidence)
+    data = json.dumps(summary, indent=2, ensure_ascii=False).encode() + b"\n"
+    write_atomically(run.directory / wire.SUMMARY_FILE, data)
+    return summary
+
+
+def gather_evidence(
+    run: LaunchedRun,
+    records: Sequence[LedgerRecord],
+    memory: Memory,
+    peak_flops_per_second: float | None,
+) -> Evidence:
+    """Return all that summary and report are made from, as it stood at the newest record.
+
+    Raises:
+        PortError: a file cannot be read.
+    """
     histories = read_histories(run.directory)
     evals = read_evals(run.directory)
     ended_wall_s = records[-1].at.wall_ms / MS_PER_S
-    evidence = Evidence(
+    return Evidence(
         memory=memory,
         histories=histories,
         evals=evals,
@@ -46,11 +65,8 @@ def write_summary(
         ),
         ledger_findings=[it.text for it in find_all(run) if it.is_damage],
         peak_flops_per_second=peak_flops_per_second,
+        chronicle=read_chronicle(records),
     )
-    summary = make_summary(evidence)
-    data = json.dumps(summary, indent=2, ensure_ascii=False).encode() + b"\n"
-    write_atomically(run.directory / wire.SUMMARY_FILE, data)
-    return summary
 
 
 def measure_entropies(run: LaunchedRun, evals: Sequence[EvalRecord]) -> dict[str, Entropies]:

@@ -99,7 +99,7 @@ class Pacer:
         self._lock: int | None = None
         self._guard: _Guard | None = None
         self._ranks: list[_Rank] = []
-        self._attempt = 0
+        self._attempt: int = 0
         self._attempt_seen_s = 0.0
         self._log = _Log(Path(os.devnull))
         self._frozen = _Frozen(run_dir / DRILLS_FILE)

@@ -10,8 +10,8 @@ from controller.core.actions import (
 from controller.core.ancestry import list_usable
 from controller.core.memory import Memory
 from controller.core.proofs import list_failures
-from controller.core.proposal import CONTROLLER, Revision
-from controller.core.proposing import next_fork, prove_revision, revise_for
+from controller.core.proposal import CONTROLLER, Proposal, Revision
+from controller.core.proposing import find_contradiction, next_fork, prove_revision, revise_for
 from controller.core.replan import publish, publish_proven
 from controller.core.revise import align_up
 from controller.core.rules import Answer, known, live_attempt, rule
@@ -46,21 +46,24 @@ def supersede_missed(snapshot: Snapshot, memory: Memory) -> Answer | None:
     if past is None:
         return None
     parent, proposal = memory.held_plan, revision.proposal
-    missed = f"revision {revision.plan_sha[:12]} was missed: the gang was at step {past} without it"
+    missed = f"revision {revision.plan_sha[:12]} was missed: the gang ran past its fork"
+    why = find_contradiction(proposal.change, past)
+    if why is not None:
+        return _drop(memory, proposal, f"{missed}; {why}")
     child = revise_for(memory, parent, proposal, past, revision.plan_sha)
     proofs = prove_revision(snapshot, memory, parent, child)
     if failures := list_failures(proofs):
-        why = f"{missed}, and a later one fails {failures[0]}"
-        drop = CloseProposal(
-            reason=why,
-            nonce=str(memory.seq),
-            proposal=proposal.id,
-            outcome="void",
-            by=CONTROLLER,
-        )
-        return Answer(why, [drop], wake_in_ms=0)
+        return _drop(memory, proposal, f"{missed}, and a later one fails {failures[0]}")
     reason = f"{missed}; its sibling {child.sha[:12]} takes effect at step {child.effective}"
     return Answer(reason, publish(memory, child, proposal.id, reason), wake_in_ms=0)
+
+
+def _drop(memory: Memory, proposal: Proposal, why: str) -> Answer:
+    """Return the end of a revision that never governed and can have no sibling."""
+    action = CloseProposal(
+        reason=why, nonce=str(memory.seq), proposal=proposal.id, outcome="void", by=CONTROLLER
+    )
+    return Answer(why, [action], wake_in_ms=0)
 
 
 def find_step_past(snapshot: Snapshot, memory: Memory, revision: Revision) -> int | None:

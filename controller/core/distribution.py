@@ -24,6 +24,11 @@ SKEWED_SDS = 14.0
 SKEW = 9.0
 """Cells of a shape below 1 grow by exp(SKEW) from the first to the last."""
 BISECTIONS = 50
+LEAST_WEIGHT = 1e-9
+FAR_SDS = 8.0
+NARROW_SDS = 1e-6
+"""A narrower cell counts as a point: the difference of two integrals would lose its digits."""
+SQRT_TWO, SQRT_TWO_PI = sqrt(2.0), sqrt(2.0 * pi)
 TINY = 1e-300
 SD_FLOOR = 1e-6
 """Of the mean: certainty would be a step, which no search for a quantile can follow."""
@@ -31,7 +36,7 @@ SD_FLOOR = 1e-6
 
 def normal_cdf(x: float) -> float:
     """Return the share of a standard normal below `x`."""
-    return 0.5 * (1.0 + erf(x / sqrt(2.0)))
+    return 0.5 * (1.0 + erf(x / SQRT_TWO))
 
 
 def gamma_cdf(shape: float, x: float) -> float:
@@ -82,7 +87,7 @@ class Cell:
     """A stretch of the Gamma part and its probability, spread evenly over it."""
 
     low: float
-    width: float
+    high: float
     weight: float
 
 
@@ -98,19 +103,19 @@ class NormalPlusGamma:
     @cached_property
     def _cells(self) -> tuple[Cell, ...]:
         if self.lost_mean <= 0.0 or self.lost_variance <= 0.0:
-            return (Cell(low=max(0.0, self.lost_mean), width=0.0, weight=1.0),)
+            return (Cell(low=max(0.0, self.lost_mean), high=max(0.0, self.lost_mean), weight=1.0),)
         shape = self.lost_mean**2 / self.lost_variance
         scale = self.lost_variance / self.lost_mean
         edges = _list_edges(shape)
         shares = [gamma_cdf(shape, edge) for edge in edges]
-        widths = [high - low for low, high in pairwise(edges)]
+        highs = edges[1:]
         if shape < SKEWED_SHAPE:
             # Next to zero the density is x^(shape-1): twice its mean there, not the whole cell.
-            widths[0] *= 2.0 * shape / (shape + 1.0)
+            highs[0] *= 2.0 * shape / (shape + 1.0)
         return tuple(
-            Cell(low=edges[i] * scale, width=widths[i] * scale, weight=weight)
-            for i in range(CELLS)
-            if (weight := shares[i + 1] - shares[i]) > 0.0
+            Cell(low=low * scale, high=high * scale, weight=above - below)
+            for low, high, (below, above) in zip(edges, highs, pairwise(shares), strict=False)
+            if above - below > LEAST_WEIGHT
         )
 
     @cached_property
@@ -121,10 +126,18 @@ class NormalPlusGamma:
     def cdf(self, x: float) -> float:
         """Return the probability that the sum is at most `x`."""
         sd = max(self.sd, SD_FLOOR * (abs(self.mean) + max(0.0, self.lost_mean)), TINY)
-        total = 0.0
+        total, end, carried = 0.0, -1.0, 0.0
         for cell in self._cells:
-            high = (x - self.mean - cell.low) / sd
-            total += cell.weight * _mean_cdf(high, cell.width / sd)
+            top, bottom = (x - self.mean - cell.low) / sd, (x - self.mean - cell.high) / sd
+            if top < -FAR_SDS:
+                break
+            if bottom > FAR_SDS or top - bottom < NARROW_SDS:
+                total += cell.weight * normal_cdf(bottom)
+                continue
+            # The mean of the distribution function over the cell, by its integral at both ends.
+            above = carried if cell.low == end else _integrate(top)
+            end, carried = cell.high, _integrate(bottom)
+            total += cell.weight * (above - carried) / (top - bottom)
         return total / self._weight
 
     def quantile(self, share: float) -> float:
@@ -146,16 +159,9 @@ def _list_edges(shape: float) -> list[float]:
     return [low + (high - low) * i / CELLS for i in range(CELLS + 1)]
 
 
-def _mean_cdf(high: float, width: float) -> float:
-    """Return the mean of the normal's share below `high - u` over u in [0, width]."""
-    if width < 1e-6:  # noqa: PLR2004  # sds; narrower, the difference below loses its digits
-        return normal_cdf(high)
-    return (_integral(high) - _integral(high - width)) / width
-
-
-def _integral(x: float) -> float:
+def _integrate(x: float) -> float:
     """Return the integral of the normal's distribution function up to `x`."""
-    return x * normal_cdf(x) + exp(-0.5 * x * x) / sqrt(2.0 * pi)
+    return x * normal_cdf(x) + exp(-0.5 * x * x) / SQRT_TWO_PI
 
 
 def find_root(rising: Callable[[float], float], middle: float, step: float) -> float:

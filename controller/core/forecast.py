@@ -185,7 +185,7 @@ def forecast(  # noqa: PLR0913  # the facts of one moment, each from another rea
     )
 
 
-def find_chance(  # noqa: PLR0913  # as above
+def find_chance(
     now_wall_ms: int,
     work: Sequence[Work],
     pace: PaceView,

@@ -61,6 +61,14 @@ def range_of_forks(memory: Memory, change: Change, training: Training) -> tuple[
             return 0, plan.total_steps - 1
 
 
+def find_contradiction(change: Change, fork: int) -> str | None:
+    """Return why the change cannot begin at `fork`, None where it can."""
+    total = change.total_steps
+    if total is None or fork < total - 1:
+        return None
+    return f"its horizon of {total:,} steps would be reached before it takes effect at {fork:,}"
+
+
 def revise_for(
     memory: Memory, parent: Plan, proposal: Proposal, effective: int, supersedes: str | None = None
 ) -> Plan:

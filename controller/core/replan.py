@@ -27,8 +27,10 @@ from controller.core.proposal import (
 from controller.core.proposing import (
     Draft,
     draft_proposal,
+    find_contradiction,
     next_fork,
     prove_revision,
+    range_of_forks,
     revise_for,
 )
 from controller.core.readings import elapsed_ms, show_seconds
@@ -75,9 +77,10 @@ def find_void(memory: Memory, proposal: Proposal) -> str | None:
 def _find_recovery(proposal: Proposal, evaluation: Evaluate, terms: Terms) -> str | None:
     """Return how the newest evaluation speaks against the controller's own proposal."""
     unchanged = evaluation.forecast.on_time_permille
-    if unchanged is not None and unchanged > terms.clear_above_percent * PERMILLE:
-        p = unchanged / PERMILLE
-        return f"P(on time) of the unchanged plan is {p:g}%, above {terms.clear_above_percent}%"
+    # A last call is made below the target already: only what meets it takes the call back.
+    clear = terms.target_percent if proposal.is_last_call else terms.clear_above_percent
+    if unchanged is not None and unchanged > clear * PERMILLE:
+        return f"P(on time) of the unchanged plan is {unchanged / PERMILLE:g}%, above {clear}%"
     proposed = evaluation.proposed.on_time_permille if evaluation.proposed else None
     target = terms.target_percent * PERMILLE
     if proposed is None or proposal.is_floor or proposed >= target - MAX_OVERSHOOT_PERMILLE:
@@ -97,10 +100,7 @@ def find_expiry(snapshot: Snapshot, memory: Memory, proposal: Proposal) -> str |
     fork = next_fork(memory, training)
     if fork > proposal.fork_last:
         return f"the next possible fork, step {fork}, is after the last one, {proposal.fork_last}"
-    total = proposal.change.total_steps
-    if total is not None and fork >= total - 1:
-        return f"its horizon of {total} steps would be reached before it is adopted"
-    return None
+    return find_contradiction(proposal.change, fork)
 
 
 def _close(memory: Memory, proposal: Proposal, outcome: str, why: str) -> Answer:
@@ -158,6 +158,9 @@ def _answer_proposal(snapshot: Snapshot, memory: Memory, ask: OwnerIntent) -> An
             return None  # The gang is on its way to its first steps.
         return _decline(ask.nonce, "the run does not train, so no step can be named")
     assert ask.change is not None
+    first, _ = range_of_forks(memory, ask.change, training)
+    if (why := find_contradiction(ask.change, first)) is not None:
+        return _decline(ask.nonce, why)
     draft = Draft(
         change=ask.change,
         author=ask.user,
@@ -319,6 +322,9 @@ def propose(snapshot: Snapshot, memory: Memory) -> Answer | None:
     if highest < floor:
         return _decline(draft.nonce, f"the floor of {floor} steps leaves no cut worth a revision")
     total, found = find_horizon(memory, evaluation.pace, snapshot.now, floor)
+    first, _ = range_of_forks(memory, draft.change, training)
+    if (why := find_contradiction(Change(kind="horizon", total_steps=total), first)) is not None:
+        return _decline(draft.nonce, why)
     is_floor = (found.on_time_permille or 0) < terms.target_percent * PERMILLE
     change = Change(kind="horizon", total_steps=min(total, highest))
     draft = draft.of(change, is_floor=is_floor)

@@ -1,6 +1,6 @@
 """Parses the run file: all of its problems at once, each with field, value, bound, next command."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -34,11 +34,20 @@ def parse_run_file(text: str, file_name: str = "run.yaml") -> RunFile:
             bound = "a run file is a mapping that begins with apiVersion, kind, metadata, spec"
             problems = [Problem("field.type", "file", None, bound, advice)]
         raise SpecError(problems)
-    parser = _Parser(cast("Members", document), advice)
+    return parse_document(cast("Members", document), advice, problems)
+
+
+def parse_document(document: Members, advice: str, problems: Sequence[Problem] = ()) -> RunFile:
+    """Return the run file that a YAML document holds; `problems` are those of reading it.
+
+    Raises:
+        SpecError: as above.
+    """
+    parser = _Parser(document, advice)
     run_file = parser.parse()
-    problems += parser.problems
-    if problems or run_file is None:
-        raise SpecError(_first_per_field(problems))
+    found = [*problems, *parser.problems]
+    if found or run_file is None:
+        raise SpecError(_first_per_field(found))
     return run_file
 
 

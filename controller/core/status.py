@@ -23,6 +23,7 @@ from controller.core.snapshot import (
     StorageView,
     StoreView,
 )
+from controller.core.status_plan import describe_plan_track
 
 Status = dict[str, object]
 
@@ -53,6 +54,7 @@ def build_status(memory: Memory, snapshot: Snapshot, figures: Figures | None = N
             "line": memory.plan.line.name,
             "adopted": _is_adopted(memory, snapshot),
         },
+        **describe_plan_track(memory, snapshot),
         "ranks": _describe_ranks(snapshot),
         "checkpoints": _describe_store(memory, snapshot.store),
         "storage": _describe_storage(snapshot.storage),

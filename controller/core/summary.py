@@ -7,10 +7,12 @@ from contract.plan import Plan
 from contract.wire import EvalRecord, StepRecord
 from controller.core.account import Account
 from controller.core.ancestry import last_steps
+from controller.core.chronicle import Chronicle
 from controller.core.figures import drops_percent, measure
 from controller.core.history import AttemptHistory, find_replays, is_comparable, loss_difference
 from controller.core.memory import Incident, Memory
 from controller.core.notes import QUARANTINED
+from controller.core.outcome import Course, describe_outcome
 from controller.core.status import REST_WORDS
 
 EARLY_STEPS = 50
@@ -39,12 +41,20 @@ class Evidence:
     """Empty: the chain and its anchors hold."""
     peak_flops_per_second: float | None
     """Of all devices together."""
+    chronicle: Chronicle = Chronicle()
+
+    @property
+    def course(self) -> Course:
+        """What the outcome is judged from."""
+        surviving = surviving_steps(self.histories, self.memory.plan)
+        return Course(self.memory, self.chronicle, surviving, self.account.wall_s)
 
 
 def make_summary(evidence: Evidence) -> dict[str, object]:
     """Return the summary as JSON-able values; None where the run left nothing to tell."""
     memory, plan = evidence.memory, evidence.memory.plan
-    surviving = surviving_steps(evidence.histories, plan)
+    course = evidence.course
+    surviving = course.surviving
     return {
         "format": 1,
         "run": {"name": memory.policy.run_name, "uid": memory.policy.run_uid},
@@ -57,7 +67,7 @@ def make_summary(evidence: Evidence) -> dict[str, object]:
         "planned_ends": memory.planned_ends,
         "incidents": [_describe(it, evidence.histories) for it in memory.incidents],
         "quarantined": _describe_quarantined(memory),
-        "final_lr_fraction": final_lr_fraction(surviving, plan),
+        **describe_outcome(course),
         **_describe_replays(evidence),
         **_describe_losses(evidence),
         "drops_percent": _describe_drops(list(surviving.values())),
@@ -90,23 +100,6 @@ def surviving_steps(histories: Iterable[AttemptHistory], plan: Plan) -> dict[int
             if line in forks and forks[line] <= record.step < lasts[line]:
                 found[record.step] = record
     return dict(sorted(found.items()))
-
-
-def final_lr_fraction(surviving: Mapping[int, StepRecord], plan: Plan) -> float | None:
-    """Return the last step's learning rate, as the step logged it, over the declared peak.
-
-    Divided as recorded: the binary32 rounding of the logged value stays visible (below 1e-7).
-    """
-    record = surviving.get(plan.total_steps - 1)
-    if record is None:
-        return None
-    fractions = [
-        float.fromhex(value) / float(plan.peaks["learning_rate"][group])
-        for group, value in sorted(record.lr.items())
-        if group in plan.peaks["learning_rate"]
-    ]
-    # All groups follow one curve; the one furthest from the others would be the error to see.
-    return max(fractions, default=None)
 
 
 def _describe_replays(evidence: Evidence) -> dict[str, object]:

@@ -10,15 +10,23 @@ taken from the public record before the forecast's own spread was chosen, and st
 - Repairs: minutes mostly, a mean of 1.7 h, the largest 4.5 to 18 h (marin#8534, BLOOM).
 - Pace: 18.5 s a step, then 16.8 and 14.67 (marin#8435), and 5% slower by one device (BLOOM):
   root mean square 9.5% a change, one in 30 days. Either way: nobody may count on gains.
-- A random walk of 0.3% a day: what daily figures of the same record move by between changes.
+- A random walk of 0.3% a day, our guess: between its changes the record names one figure.
+
+python -m tests.sim.truth    writes the figures into docs/forecast.md
 """
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import exp, log
 from random import Random
 
 from controller.core.forecast import Forecast, Work, forecast, learn_hazard
 from controller.core.pace import KEPT_OUTAGES, Outage, PaceView
+from tools.timeline import PAGE, replace_between
+
+BEGIN, END = "<!-- calibration: begin, written by tests.sim.truth -->", "<!-- calibration: end -->"
+TRIALS = 500
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -168,3 +176,49 @@ def try_one(seed: int) -> Trial:
     work = [Work(STEPS - pace.until_step)]
     made = forecast(at_ms, work, pace, hazard, finish_ms, step=pace.until_step, total_steps=STEPS)
     return Trial(share, made, finish_ms)
+
+
+def count_inside(trials: Sequence[Trial]) -> float:
+    """Return the share of finishes between P10 and P90."""
+    return sum(trial.is_inside for trial in trials) / len(trials)
+
+
+def count_deciles(trials: Sequence[Trial]) -> list[int]:
+    """Return how many finishes fell into each tenth of their forecast's distribution."""
+    counts = [0] * 10
+    for trial in trials:
+        counts[min(9, trial.forecast.on_time_permille // 100)] += 1
+    return counts
+
+
+def render(trials: Sequence[Trial]) -> str:
+    """Return the tables of the page."""
+    thirds = [(0.05, 0.30), (0.30, 0.60), (0.60, 0.90)]
+    lines = [
+        f"Of {len(trials)} runs {100 * count_inside(trials):.1f}% finished between P10 and P90"
+        " (80% would be exact).\n",
+        "| Steps done at the forecast | Runs | Finished between P10 and P90 |",
+        "| --- | --- | --- |",
+    ]
+    for low, high in thirds:
+        part = [trial for trial in trials if low <= trial.done_share < high]
+        share = f"{100 * count_inside(part):.1f}%"
+        lines.append(f"| {100 * low:.0f} to {100 * high:.0f}% | {len(part)} | {share} |")
+    tenths = " | ".join(f"{10 * n} to {10 * n + 10}%" for n in range(10))
+    counts = " | ".join(str(count) for count in count_deciles(trials))
+    lines += ["", f"| Tenth of the distribution | {tenths} |", f"|{' --- |' * 11}"]
+    return "\n".join([*lines, f"| Finishes in it | {counts} |", ""])
+
+
+def try_all() -> list[Trial]:
+    return [try_one(seed) for seed in range(TRIALS)]
+
+
+def main() -> int:
+    PAGE.write_text(replace_between(PAGE.read_text(), BEGIN, END, render(try_all())))
+    sys.stderr.write(f"wrote {PAGE.name}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
