@@ -49,3 +49,29 @@ class GateOrder:
     runs_dir: Path
     steps: int
     form: str
+
+
+@dataclass(frozen=True)
+class ReplanOrder:
+    """`ctl replan`: at most one of the wishes is given."""
+
+    runs_dir: Path
+    name: str
+    horizon: int | None = None
+    """Percent of the original horizon."""
+    mixture: str | None = None
+    """A file, or `@NAME` of a declared alternative."""
+    execution: Path | None = None
+    approve: str | None = None
+    """Id of a proposal; so is `reject`."""
+    reject: str | None = None
+    diff: bool = False
+    wait: bool = True
+    form: str = "table"
+
+    @property
+    def wishes(self) -> list[str]:
+        """The options given that exclude each other."""
+        options = ("horizon", "mixture", "execution", "approve", "reject")
+        given = [f"--{name}" for name in options if getattr(self, name) is not None]
+        return [*given, *(["--diff"] if self.diff else [])]

@@ -49,6 +49,17 @@ FIGURES: Mapping[str, Check] = dict.fromkeys(
     ("loss", "grad_norm", "step_s", "tokens_per_second", "mfu_percent", "drops_percent"), NUMBER
 )
 INCIDENTS = {"recent": _list(_members({}, "attempt", "cause", "evidence", "at"))}
+LAG: Mapping[str, Check] = dict.fromkeys(("lost_ms", "slow_ms", "total_ms"), NUMBER)
+FORECAST: Mapping[str, Check] = {
+    **dict.fromkeys(("p10", "p50", "p90", "due", "on_time_permille", "step"), NUMBER),
+    "lag": _optional(_members(LAG)),
+}
+FACTS: Mapping[str, Check] = {
+    "before": _optional(_members(FORECAST)),
+    "after": _optional(_members(FORECAST)),
+}
+PROPOSAL: Mapping[str, Check] = {"facts": _members(FACTS)}
+REVISION: Check = _members({}, "sha", "kind")
 STORE = {"quarantined": _list(_members({}, "line", "step", "reason"))}
 STATUS: Mapping[str, Check] = {
     "state": _is(str),
@@ -61,4 +72,11 @@ STATUS: Mapping[str, Check] = {
     "checkpoints": _optional(_members(STORE)),
     "last_decision": _optional(_members({}, "reason")),
     "plan": _members({}),
+    "forecast": _optional(_members(FORECAST)),
+    "proposal": _optional(_members(PROPOSAL, "id", "author", "summary", "facts")),
+    "approval": _optional(_members({}, "by")),
+    "revision": _optional(REVISION),
+    "revisions": _list(REVISION),
+    "closed": _list(_members({}, "id", "outcome", "reason")),
+    "answers": _list(_members({}, "nonce", "accepted", "text")),
 }

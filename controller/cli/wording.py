@@ -43,6 +43,7 @@ def _rows(view: View) -> Iterator[tuple[str, str]]:
             yield "damaged", text
         yield "incidents", _describe_incidents(members_of(status, "incidents"))
         yield "words", describe_last_words(view)
+        yield from describe_plan_track(view.name, status)
         yield "decision", describe_decision(status)
         yield "storage", str(members_of(status, "storage").get("problem") or "")
         for note in list_of(status, "notes"):
@@ -130,6 +131,100 @@ def describe_decision(status: Members) -> str:
     # A note that is taken back has no words but its subject.
     verb = "noted: " if decision.get("rule") == "notes" else ""
     return f"{clock(decision.get('at'))} {verb}{decision['reason']}"
+
+
+# --- the plan: forecast, proposal, revision ---
+
+
+def describe_plan_track(name: str, status: Members) -> Iterator[tuple[str, str]]:
+    """Yield one row for each thing that the plan track has to say."""
+    forecast = members_of(status, "forecast")
+    if forecast:
+        yield "forecast", describe_forecast(forecast)
+        yield "lag", describe_lag(members_of(forecast, "lag"))
+    proposal = members_of(status, "proposal")
+    if proposal:
+        yield "proposal", _describe_open(name, proposal, members_of(status, "approval"))
+    revision = members_of(status, "revision")
+    if revision:
+        yield "revision", describe_revision(revision)
+    adopted = list_of(status, "revisions")
+    if adopted and not revision:
+        yield "revision", f"{len(adopted)} adopted, the last: {describe_revision(adopted[-1])}"
+
+
+def describe_forecast(forecast: Members) -> str:
+    """Return the finish as a distribution, and how likely it is in time."""
+    p10, p50, p90 = (show_instant(forecast.get(name)) for name in ("p10", "p50", "p90"))
+    text = f"P50 {p50} (P10 {p10}, P90 {p90})"
+    if forecast.get("on_time_permille") is not None:
+        chance = show_chance(forecast["on_time_permille"])
+        text += f"; P(on time) {chance}, due {show_instant(forecast.get('due'))}"
+    if forecast.get("source") == "evaluation":
+        text += f"; as of {show_instant(forecast.get('at'))}"
+    return text
+
+
+def describe_lag(lag: Members) -> str:
+    """Return the lag and its two causes; empty where there is no deadline to lag behind."""
+    total, lost, slow = (lag.get(name) for name in ("total_ms", "lost_ms", "slow_ms"))
+    if not isinstance(total, int) or not isinstance(lost, int) or not isinstance(slow, int):
+        return ""
+    side = "behind" if total >= 0 else "ahead of"
+    pace = f"{show_span(abs(slow))} by {'lower' if slow >= 0 else 'higher'} MFU"
+    return f"{show_span(abs(total))} {side} an even pace: {show_span(lost)} lost time, {pace}"
+
+
+def _describe_open(name: str, proposal: Members, approval: Members) -> str:
+    facts = members_of(proposal, "facts")
+    before, after = (members_of(facts, side) for side in ("before", "after"))
+    text = f"{proposal['id']} by {proposal['author']}: {proposal['summary']}"
+    if after.get("on_time_permille") is not None:
+        chances = (show_chance(it.get("on_time_permille")) for it in (before, after))
+        text += f", P(on time) {' -> '.join(chances)}"
+    if approval:
+        return f"{text}; approved by {approval['by']}"
+    return f"{text}. Next: ctl replan {name} --approve {proposal['id']}"
+
+
+def describe_revision(revision: Members) -> str:
+    """Return one published revision: what, from where, and how far that is."""
+    text = (
+        f"{str(revision['sha'])[:12]} ({revision['kind']}) from step"
+        f" {show_count(revision.get('fork_step'))}, {show_count(revision.get('total_steps'))} steps"
+    )
+    if "steps_to_go" in revision:
+        return f"{text}; in {show_count(revision['steps_to_go'])} steps"
+    return text
+
+
+def show_chance(permille: object) -> str:
+    """Return a probability in percent."""
+    return f"{permille / 10:g}%" if isinstance(permille, int) else MISSING
+
+
+def show_instant(wall_ms: object) -> str:
+    """Return date and time of day in the user's zone, which is named."""
+    if not isinstance(wall_ms, int):
+        return MISSING
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(wall_ms / MS_PER_S))
+
+
+def show_span(duration_ms: int) -> str:
+    """Return a duration by its two largest units: `3 d 4 h`, `12.3 s`."""
+    seconds = duration_ms / MS_PER_S
+    if abs(seconds) < SECONDS["min"]:
+        return f"{seconds:.1f} s"
+    rest, parts = int(abs(seconds)), list[str]()
+    for unit, size_s in SECONDS.items():
+        count, rest = divmod(rest, size_s)
+        if parts or count:
+            parts.append(f"{count} {unit}")
+    return f"{'-' if seconds < 0 else ''}{' '.join(parts[:2])}"
+
+
+MS_PER_S = 1_000
+SECONDS = {"d": 86_400, "h": 3_600, "min": 60, "s": 1}
 
 
 def _describe_controller(view: View) -> str:

@@ -1,11 +1,11 @@
-"""A published revision on its way: brought to the gang, seen to be adopted, or missed."""
+"""A published revision on its way: seen to be adopted, or missed.
+
+That its file and the pointer get written is the gang track's business (`repair_control`).
+"""
 
 from controller.core.actions import (
     CloseProposal,
-    PublishControl,
-    PublishPlan,
     RecordAdoption,
-    key_of,
 )
 from controller.core.ancestry import list_usable
 from controller.core.memory import Memory
@@ -87,30 +87,6 @@ def find_step_past(snapshot: Snapshot, memory: Memory, revision: Revision) -> in
         return None
     # The next gang starts there, and has the time of its start to hear of the sibling.
     return align_up(newest.step + 1, parent.align_steps)
-
-
-@rule()
-def bring_revision(_: Snapshot, memory: Memory) -> Answer | None:
-    """Publish a revision again until it is known that its file and the pointer were written."""
-    revision, attempt = memory.revision, live_attempt(memory)
-    if revision is None or attempt is None or attempt.order is None or attempt.closed:
-        return None
-    run_uid, plan = memory.policy.run_uid, memory.plan
-    written = {key for key in memory.done_keys if f"/{plan.sha}/" in key}
-    file = PublishPlan(
-        reason=f"bring revision {plan.sha[:12]} to the gang",
-        nonce=memory.control_nonce,
-        plan=plan,
-        proposal=revision.proposal.id,
-    )
-    pointer = PublishControl(
-        reason=file.reason,
-        nonce=memory.control_nonce,
-        plan_sha=plan.sha,
-        drain=memory.control_drain,
-    )
-    wanted = [it for it in (file, pointer) if key_of(run_uid, it) not in written]
-    return Answer(file.reason, [file, pointer]) if wanted else None
 
 
 @rule("store")

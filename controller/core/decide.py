@@ -22,7 +22,6 @@ from controller.core.actions import (
 )
 from controller.core.adoption import (
     await_revision,
-    bring_revision,
     materialise_execution,
     record_adoption,
     supersede_missed,
@@ -94,7 +93,6 @@ PLAN: tuple[Rule, ...] = (
     # A revision that is out.
     record_adoption,
     supersede_missed,
-    bring_revision,
     # A proposal that is open: it ends, the owner speaks, it is carried out.
     end_proposal,
     answer_owner,

@@ -50,7 +50,7 @@ def look_around(memory: Memory, pace: PaceView, now: Instant) -> Prospect:
     floor = floor_steps(genesis, terms)
     wanted = {-(-percent * genesis.total_steps // PERCENT) for percent in PERCENTS} | {floor}
     # A run may end no earlier than a step after the fork: its last step is not its first.
-    ahead = sorted((it for it in wanted if max(floor, fork + 2) <= it < plan.total_steps))
+    ahead = sorted(it for it in wanted if max(floor, fork + 2) <= it < plan.total_steps)
     target, meets = None, False
     if terms.due_wall_ms is not None and max(floor, fork + 2) <= plan.total_steps:
         _, found = find_horizon(memory, pace, now, max(floor, fork + 2))

@@ -41,7 +41,7 @@ class Evidence:
     """Empty: the chain and its anchors hold."""
     peak_flops_per_second: float | None
     """Of all devices together."""
-    chronicle: Chronicle = Chronicle()
+    chronicle: Chronicle
 
     @property
     def course(self) -> Course:

@@ -12,8 +12,10 @@ from contract.plan import Plan
 from contract.wire import Drain, Phase, Restore
 from controller.core.actions import LaunchGang
 from controller.core.snapshot import RankEnd, RankView
+from controller.simulate.follow import NEWS_LEAD, SimFollower
 from controller.simulate.habitat import Habitat
 from controller.simulate.shelf import SimCheckpoint
+from controller.simulate.steps import Stretch
 
 DRAIN_LEAD = 3
 """Steps between reading a drain and acting on it."""
@@ -75,8 +77,15 @@ class SimGang:
     ranks: list[SimRank] = field(default_factory=list[SimRank])
 
     created_ms: int = 0
+    created_wall_ms: int = 0
+    logged: int = 0
+    """Steps below it are in the step log, or are not this attempt's."""
+    follower: SimFollower = field(init=False)
 
     def __post_init__(self) -> None:
+        plans, sha = self.home.plans, self.order.plan_sha
+        self.follower = SimFollower(self.home, self.home.chain(sha) if sha in plans else [])
+        self.created_wall_ms = self.home.agenda.wall_ms
         self.ranks = [SimRank(rank) for rank in range(self.home.policy.ranks)]
         self.created_ms = self.progress_ms = self.home.agenda.now_ms
 
@@ -89,8 +98,13 @@ class SimGang:
 
     @property
     def plan(self) -> Plan:
-        """The plan that the attempt runs."""
-        return self.home.plans[self.order.plan_sha]
+        """The plan in force."""
+        return self.follower.plan
+
+    @property
+    def plan_sha(self) -> str:
+        """What the ranks say of it, from their start on."""
+        return self.plan.sha if self.follower.chain else self.order.plan_sha
 
     def alive(self) -> list[SimRank]:
         """Return the ranks that live."""
@@ -161,7 +175,7 @@ class SimGang:
         """Choose a checkpoint; False: the gang ends without one."""
         home, chain = self.home, self.home.chain(self.order.plan_sha)
         if not home.shelf.checkpoints and self.order.restore == Restore.NONE:
-            self.first = self.base = 0
+            self.first = self.base = self.logged = 0
             return True
         found = home.shelf.choose(chain, self.order.restore)
         if found is None and self.order.restore != Restore.NONE:
@@ -169,7 +183,8 @@ class SimGang:
             return False
         if found is None and home.shelf.ever_complete:
             home.violate(f"attempt {self.number} starts at step 0 over old work")
-        self.first = self.base = found.step if found else 0
+        self.first = self.base = self.logged = found.step if found else 0
+        self.follower.hold_execution(self.base)
         return True
 
     def go_on(self, step: int) -> None:
@@ -186,6 +201,7 @@ class SimGang:
         home, every = self.home, self.home.pace.save_every
         stops = [self.plan.total_steps, (self.base // every + 1) * every]
         stops += [step for step in home.poison if step > self.base]
+        stops += [step for step in (self.follower.boundary, self.follower.restart_step) if step]
         if self.drain_step is not None:
             stops.append(max(self.drain_step, self.base))
         stop, turn = min(stops), self.turn
@@ -199,6 +215,7 @@ class SimGang:
         home = self.home
         line = self.plan.line.name
         home.highest[line] = max(home.highest.get(line, 0), step)
+        self.log_steps(step)
         if step in home.poison:
             code, words = home.poison[step]
             self.base, self.since_ms = step, home.agenda.now_ms
@@ -207,14 +224,54 @@ class SimGang:
             self.depart(step, self.drain)
         elif step == self.plan.total_steps:
             self.finish(step)
+        elif step == self.follower.restart_step:
+            self.depart(step, Drain(nonce="", mode="restart"))
         else:
-            self.save(step)
+            has_adopted = step == self.follower.boundary and self.follower.adopt(step)
+            if has_adopted or step % home.pace.save_every == 0:
+                self.save(step)
             self.go_on(step)
+
+    def log_steps(self, end: int) -> None:
+        """Write the steps below `end` into the step log."""
+        if end <= self.logged:
+            return
+        agenda, step_ms = self.home.agenda, self.home.pace.step_ms
+        end_ms = self.since_ms + (end - self.base) * step_ms
+        self.home.log.take(
+            Stretch(
+                attempt=self.number,
+                line=self.plan.line.name,
+                first=self.logged,
+                end=end,
+                plan_sha=self.plan_sha,
+                execution_sha=self.plan.execution_sha,
+                length=self.plan.context_at(min(end, self.plan.total_steps) - 1).length,
+                step_ms=step_ms,
+                end_wall_ms=agenda.wall_ms - (agenda.now_ms - end_ms),
+                launched_wall_ms=self.created_wall_ms,
+            )
+        )
+        self.logged = end
+
+    def log_now(self) -> None:
+        """Write what was completed by now into the step log."""
+        self.log_steps(self.completed() or 0)
+
+    def anchor(self) -> None:
+        """Count anew from the step that was completed last: the pace is about to change."""
+        if self.phase != Phase.STEP or self.first is None:
+            return
+        self.log_now()
+        step_ms = self.home.pace.step_ms
+        now_ms = self.home.agenda.now_ms if self.halted_ms is None else self.halted_ms
+        done = (now_ms - self.since_ms) // step_ms
+        self.base, self.since_ms = self.base + done, self.since_ms + done * step_ms
 
     def save(self, step: int, then: Callable[[], None] | None = None) -> None:
         """Save, commit after a while, read back after another while."""
         home = self.home
-        made = SimCheckpoint(self.plan.line.name, step, self.order.plan_sha, self.number)
+        made = SimCheckpoint(self.plan.line.name, step, self.plan_sha, self.number)
 
         def commit() -> None:
             if not self.ranks[0].alive or self.ranks[0].stopped:
@@ -255,20 +312,18 @@ class SimGang:
 
     def look(self) -> None:
         """Read the control document, as rank 0 does at each step."""
-        if self.halted_ms is not None or self.phase != Phase.STEP:
+        if self.halted_ms is not None or self.phase != Phase.STEP or self.home.is_deaf:
             return
-        document = self.home.says(self.order.plan_sha)
-        if document is None or document.drain == self.drain:
+        document = self.home.says(self.epoch)
+        if document is None or not self.follower.must_judge(document):
             return
-        if document.epoch < self.home.obeyed[0]:
-            self.home.violate("a trainer obeyed a former controller")
-        self.home.obeyed = (document.epoch, document.seq)
-        self.drain = document.drain
-        done = (self.home.agenda.now_ms - self.since_ms) // self.home.pace.step_ms
-        self.drain_step = None
-        if self.drain is not None:
-            lead = self.base + done + DRAIN_LEAD
-            self.drain_step = min(lead, self.plan.total_steps)
+        self.home.obeyed = document.order
+        done = self.base + (self.home.agenda.now_ms - self.since_ms) // self.home.pace.step_ms
+        self.follower.obey(document, done + NEWS_LEAD)
+        if document.drain != self.drain:
+            self.drain = document.drain
+            is_leaving = self.drain is not None
+            self.drain_step = min(done + DRAIN_LEAD, self.plan.total_steps) if is_leaving else None
         self.turn += 1
         self.plan_next()
 
@@ -299,6 +354,7 @@ class SimGang:
             line = self.plan.line.name
             done = self.completed() or 0
             self.home.highest[line] = max(self.home.highest.get(line, 0), done)
+            self.log_steps(done)
             self.halted_ms = self.home.agenda.now_ms
             self.progress_ms = self.home.agenda.now_ms - self.progress_age_before()
 

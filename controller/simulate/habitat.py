@@ -9,6 +9,7 @@ from contract.wire import ControlDocument, Phase
 from controller.core.policy import Policy
 from controller.simulate.agenda import Agenda
 from controller.simulate.shelf import Shelf
+from controller.simulate.steps import SimLog
 
 
 @dataclass(frozen=True)
@@ -42,19 +43,24 @@ class Habitat:
     pace: Pace = field(default_factory=Pace)
     agenda: Agenda = field(default_factory=Agenda)
     shelf: Shelf = field(default_factory=Shelf)
+    log: SimLog = field(default_factory=SimLog)
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     control: ControlDocument | None = None
     is_garbage: bool = False
     """The control document cannot be parsed."""
     obeyed: tuple[int, int] = (0, 0)
     """Highest (epoch, seq) that a trainer obeyed."""
+    is_deaf: bool = False
+    """Ranks do not get to read the control document."""
+    is_split: bool = False
+    """Some rank cannot read a plan's file, so that no boundary is unanimous."""
     disk_full: bool = False
     poison: dict[int, tuple[int, str]] = field(default_factory=dict[int, tuple[int, str]])
     """Step -> (exit code, words) with which a rank ends there, each time."""
     highest: dict[str, int] = field(default_factory=dict[str, int])
     """Line -> most steps ever completed on it."""
     on_phase: list[Callable[[str], None]] = field(default_factory=list[Callable[[str], None]])
-    """Told of every phase that a gang enters."""
+    """Told of every phase that a gang enters, and of every moment of a revision."""
     violations: list[str] = field(default_factory=list[str])
 
     def chain(self, sha: str) -> list[Plan]:
@@ -63,17 +69,20 @@ class Habitat:
 
     def enter(self, phase: Phase) -> None:
         """Tell of the phase that a gang enters."""
-        for tell in self.on_phase:
-            tell(phase.value)
+        self.tell(phase.value)
+
+    def tell(self, moment: str) -> None:
+        """Tell of a phase, or of a moment in the life of a revision."""
+        for listen in self.on_phase:
+            listen(moment)
 
     def violate(self, what: str) -> None:
         """Record that something happened that must never happen."""
         self.violations.append(f"at {self.agenda.now_ms} ms: {what}")
 
-    def says(self, plan_sha: str) -> ControlDocument | None:
-        """Return the control document if a trainer on `plan_sha` may obey it."""
+    def says(self, epoch: int) -> ControlDocument | None:
+        """Return the control document if a trainer of `epoch` may obey it."""
         document = self.control
         if document is None or self.is_garbage or document.run_uid != self.policy.run_uid:
             return None
-        order = (document.epoch, document.seq)
-        return document if order >= self.obeyed and document.plan_sha == plan_sha else None
+        return document if document.order >= self.obeyed and document.epoch >= epoch else None

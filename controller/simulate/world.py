@@ -1,10 +1,10 @@
 """The world as the ports reach it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from contract.plan import Plan
-from contract.wire import ControlDocument, Restore
+from contract.wire import ControlDocument, Phase, Restore
 from controller.core.actions import LaunchGang
 from controller.core.readings import Instant, Unknown
 from controller.core.snapshot import (
@@ -25,6 +25,9 @@ from controller.simulate.gang import SimGang, SimRank
 from controller.simulate.habitat import Habitat
 
 FREE_BYTES = 10**12
+RANK_BYTES = 10**9
+MACHINE_BYTES = 64 * 10**9
+MICRO = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,16 @@ class World(Habitat):
         """Raise where the port cannot be read now."""
         if port in self.blind:
             raise Unavailable(f"{port} cannot be read")
+
+    def change_pace(self, step_ms: int) -> None:
+        """Let steps take `step_ms` from now on; what was completed stays completed."""
+        gang = self.gang
+        if gang is not None:
+            gang.anchor()
+        self.pace = replace(self.pace, step_ms=step_ms)
+        if gang is not None and gang.phase == Phase.STEP and gang.halted_ms is None:
+            gang.turn += 1
+            gang.plan_next()
 
     def live_attempts(self) -> list[int]:
         """Return the attempts of which a rank lives."""
@@ -137,6 +150,8 @@ class SimFleet(_Hand):
                 for old in self.world.gangs[-4:-1]
                 for rank in old.alive()
             ],
+            memory_bytes=MACHINE_BYTES,
+            ranks_per_machine=len(gang.ranks),
         )
 
     def launch(self, order: LaunchGang, *, epoch: int) -> None:
@@ -226,21 +241,19 @@ class SimTelemetry:
             return Unknown(unknown="no answer")
         world, policy = self.world, self.world.policy
         age_ms = gang.progress_age_ms()
-        document, sha = world.control, gang.order.plan_sha
-        refused = "unreadable" if world.is_garbage else None
-        if document is not None and not world.is_garbage and document.plan_sha != sha:
-            refused = "plan_missing"
+        refused = "unreadable" if world.is_garbage else gang.follower.refusal
         return RankTelemetry(
             attempt=gang.number,
             step=gang.completed() or gang.first or 0,
             phase=gang.phase,
             progress_age_ms=age_ms + (10**9 if world.lying else 0),
             deadline_ms=policy.deadlines_ms[gang.phase],
-            plan_sha=sha,
-            plan_pending=False,
+            plan_sha=gang.plan_sha,
+            plan_pending=bool(gang.follower.pending),
             control_refused=refused,
             checkpoint_failures=gang.failures,
             commit_age_ms=0,
+            memory_bytes=RANK_BYTES,
         )
 
 
@@ -259,18 +272,27 @@ class SimProgress:
         assert now == self.world.agenda.instant()
         if own is None or (not self.world.highest and own.completed() is None):
             return None
-        is_launched = own.order.plan_sha in self.world.plans
         done = own.completed()
+        own.log_now()
         highest = self.world.highest.get(line, 0)
-        if is_launched and own.plan.line.name == line:
-            highest = max(highest, done or 0)
+        if done is not None and own.plan.line.name == line:
+            highest = max(highest, done)
         return ProgressView(
             attempt=gang.attempt,
             completed_steps=done,
             grown_age_ms=own.log_age_ms(),
             highest_step=highest,
             replay_mismatch_step=None,
+            plan_sha=None if done is None else own.plan_sha,
+            is_replaying=done is not None and done < highest,
+            loss_micronats=None if done is None else loss_at(done),
+            pace=self.world.log.view(since_step),
         )
+
+
+def loss_at(step: int) -> int:
+    """Return a loss that falls as losses do."""
+    return round(3 * MICRO / (1 + step) ** 0.1)
 
 
 @dataclass
@@ -340,6 +362,8 @@ class SimPublisher(_Hand):
             raise Unavailable("cannot write the plan: no space left")
         self.note("publish_plan", 0, plan.sha)
         self.world.plans[plan.sha] = plan
+        if self.world.gang is not None:
+            self.world.gang.look()
 
 
 @dataclass

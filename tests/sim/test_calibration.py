@@ -1,5 +1,6 @@
 """The forecast held to account: runs whose truth is not its own model."""
 
+import itertools
 from random import Random
 
 import pytest
@@ -56,7 +57,7 @@ def test_truth_has_clusters_tails_and_drift():
     for run in runs:
         at = [outage.trained_ms for outage in run.outages]
         mean = at[-1] / len(at)
-        gaps_ms += [(later - earlier) / mean for earlier, later in zip(at, at[1:], strict=False)]
+        gaps_ms += [(later - earlier) / mean for earlier, later in itertools.pairwise(at)]
         lost_ms += [outage.lost_ms for outage in run.outages]
     # Independent failures leave gaps whose square averages twice their mean's square.
     assert sum(gap**2 for gap in gaps_ms) / len(gaps_ms) > 3

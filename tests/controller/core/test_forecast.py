@@ -1,7 +1,7 @@
 """The forecast: ordered quantiles, the right direction of every cause, the published example."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.forecast import (
@@ -9,12 +9,14 @@ from controller.core.forecast import (
     Hazard,
     Lag,
     Work,
+    find_chance,
     forecast,
+    learn_hazard,
     make_hazard,
     split_lag,
     spread_time,
 )
-from controller.core.pace import Outage, PaceView
+from controller.core.pace import KEPT_OUTAGES, Outage, PaceView
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -144,12 +146,53 @@ def test_prior_outage_is_half_an_interval_and_a_restart():
     assert some.prior_exposure_ms == DAY_MS
 
 
+def an_outage(attempt, day, lost_ms=HOUR_MS):
+    return Outage(attempt=attempt, lost_ms=lost_ms, trained_ms=day * DAY_MS)
+
+
+def learned(*outages, unplanned=range(1_000), trained_d=20):
+    pace = a_pace(outages=list(outages), trained_ms=trained_d * DAY_MS)
+    return learn_hazard(
+        pace, unplanned, settle_ms=4 * DAY_MS, devices=704, save_interval_ms=HOUR_MS
+    )
+
+
+def test_hazard_leaves_out_the_settling_time_and_what_was_planned():
+    outages = [an_outage(1, 1), an_outage(2, 3), an_outage(3, 5), an_outage(4, 6), an_outage(5, 9)]
+    hazard = learned(*outages, unplanned={1, 2, 3, 5})
+    assert (hazard.failures, hazard.exposure_ms) == (2, 16 * DAY_MS)
+
+
+def test_hazard_of_an_unsettled_run_is_the_prior():
+    hazard = learned(an_outage(1, 1), an_outage(2, 2), trained_d=3)
+    assert (hazard.failures, hazard.exposure_ms) == (0, 0)
+    assert hazard == learned(trained_d=1)
+
+
+def test_hazard_counts_from_the_oldest_outage_that_is_known():
+    outages = [an_outage(n, 5 + n // 8) for n in range(KEPT_OUTAGES)]
+    assert learned(*outages).exposure_ms == 15 * DAY_MS
+    assert learned(*outages[1:]).exposure_ms == 16 * DAY_MS
+
+
+def test_chance_alone_is_that_of_the_whole_forecast():
+    cast = hero(68 * DAY_MS)
+    work = [Work(HERO_LEFT)]
+    due_ms = NOW_MS + 68 * DAY_MS
+    chance = find_chance(NOW_MS, work, a_pace(), a_hazard(), due_ms, total_steps=HERO_STEPS)
+    assert chance == cast.on_time_permille
+    assert 500 < chance < 900
+
+
 def test_lag_is_lost_time_and_slow_steps():
     # A quarter of the steps in 25 of 80 days, 20 of them in steps.
     pace = a_pace(until_step=100, trained_ms=21 * DAY_MS)
     lag = split_lag(25 * DAY_MS, pace, total_steps=400, span_ms=80 * DAY_MS)
     assert lag == Lag(lost_ms=4 * DAY_MS, slow_ms=DAY_MS)
 
+
+steady = settings(deadline=None)
+"""A busy machine is no failure."""
 
 RUNS = st.fixed_dictionaries(
     {
@@ -174,6 +217,7 @@ def cast_of(run, due_ms=None, now_ms=NOW_MS):
     )  # fmt: skip
 
 
+@steady
 @given(RUNS, st.integers(-(10**13), 10**13))
 def test_quantiles_are_ordered_and_move_with_now(run, shift_ms):
     cast, moved = cast_of(run, 1_000), cast_of(run, 1_000, NOW_MS + shift_ms)
@@ -183,6 +227,7 @@ def test_quantiles_are_ordered_and_move_with_now(run, shift_ms):
     assert 0 <= cast.on_time_permille <= 1_000
 
 
+@steady
 @given(RUNS)
 def test_probability_agrees_with_the_quantiles(run):
     cast = cast_of(run)
@@ -192,6 +237,7 @@ def test_probability_agrees_with_the_quantiles(run):
         assert below - 1 <= permille <= above + 1
 
 
+@steady
 @given(RUNS, st.integers(0, 100 * DAY_MS), st.integers(0, 100 * DAY_MS))
 def test_later_deadline_is_never_less_likely(run, one_ms, other_ms):
     early, late = sorted((one_ms, other_ms))

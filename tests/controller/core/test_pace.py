@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.core.pace import (
@@ -225,6 +225,7 @@ def test_memory_of_clean_steps_is_bounded():
     assert run.view(run.step - 100).clean_steps == 100
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 10**9), min_size=1, max_size=80))
 def test_estimate_stays_within_the_steps(times_us):
     pace = estimate_pace(times_us)
@@ -232,6 +233,7 @@ def test_estimate_stays_within_the_steps(times_us):
     assert pace.error_us >= 0
 
 
+@settings(deadline=None)
 @given(st.integers(1, 10**8), st.integers(2 * BLOCK_STEPS, 60))
 def test_estimate_of_equal_steps_is_exact(step_us, count):
     assert estimate_pace([step_us] * count) == (step_us, 0)

@@ -8,6 +8,7 @@ import pytest
 from contract.schedule import round_binary32
 from contract.wire import EvalRecord
 from controller.core.account import make_account
+from controller.core.chronicle import Chronicle
 from controller.core.history import find_replays, is_comparable, loss_difference
 from controller.core.memory import Incident, Memory
 from controller.core.planning import make_policy
@@ -66,6 +67,7 @@ def evidence(histories, **changes):
         "account": make_account(histories, 98.0, 176.0, []),
         "ledger_findings": [],
         "peak_flops_per_second": 1e12,
+        "chronicle": Chronicle(),
     }
     return Evidence(**(values | changes))
 
@@ -81,7 +83,7 @@ def test_summary_tells_the_whole_run_and_is_json():
     assert summary["attempts"] == 2
     assert summary["replayed_steps"] == summary["replay_compared_steps"] == 11
     assert summary["replay_max_loss_difference"] == 0.0
-    assert summary["final_lr_fraction"] == pytest.approx(0.05, abs=1e-8)
+    assert summary["final_lr_fraction"] == 0.05
     assert summary["ledger_verified"] is True
     assert summary["unattributed_percent"] == 0.0
     assert sum(summary["phase_seconds"].values()) == pytest.approx(summary["wall_seconds"])
