@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from contract.model import flops_per_token, shape_of
-from controller.core.forecast import Work, find_chance, forecast, learn_hazard
+from controller.core.forecast import Hazard, Work, find_chance, forecast, learn_hazard
 from controller.core.pace import KEPT_OUTAGES, Outage, PaceView
 
 ROOT = Path(__file__).parent.parent
@@ -129,15 +129,12 @@ class Evaluation:
 
     day: int
     pace: PaceView
+    hazard: Hazard
     in_steps_percent: int
     """Share of the day that was spent in steps."""
     permille: dict[int, int]
     """Deadline in days -> P(on time)."""
     p50_day: float
-    finish_percent: dict[int, int]
-    """Deadline in days -> largest horizon in percent with P at its target, floor at least."""
-    chosen_permille: dict[int, int]
-    """Deadline in days -> P(on time) with that horizon."""
 
 
 def record_at(hour: int) -> float:
@@ -178,7 +175,7 @@ def replay(slowness: float = 1.0, settle_ms: int = SETTLE_MS) -> Iterator[Evalua
 
 
 def _evaluate(run: Replay, day: int, in_steps_percent: int) -> Evaluation:
-    pace, now_ms = run.look(), day * DAY_MS
+    pace = run.look()
     hazard = learn_hazard(
         pace,
         range(len(run.outages) + 1),
@@ -186,29 +183,34 @@ def _evaluate(run: Replay, day: int, in_steps_percent: int) -> Evaluation:
         devices=DEVICES,
         save_interval_ms=SAVE_INTERVAL_MS,
     )
-
-    def chance(due_day: int, percent: int) -> int:
-        total = STEPS * percent // 100
-        work = list_work(pace.until_step, total)
-        return find_chance(now_ms, work, pace, hazard, due_day * DAY_MS, total_steps=total)
-
-    def largest(due_day: int) -> int:
-        percents = range(100, FLOOR_PERCENT, -1)
-        enough = (it for it in percents if chance(due_day, it) >= TARGET_PERMILLE)
-        return next(enough, FLOOR_PERCENT)
-
     work = list_work(pace.until_step, STEPS)
-    made = forecast(now_ms, work, pace, hazard, None, step=pace.until_step, total_steps=STEPS)
-    chosen = {due_day: largest(due_day) for due_day in DEADLINES_D}
+    made = forecast(day * DAY_MS, work, pace, hazard, None, step=pace.until_step, total_steps=STEPS)
     return Evaluation(
         day=day,
         pace=pace,
+        hazard=hazard,
         in_steps_percent=in_steps_percent,
-        permille={due_day: chance(due_day, 100) for due_day in DEADLINES_D},
+        permille={due_day: _chance(day, pace, hazard, due_day, STEPS) for due_day in DEADLINES_D},
         p50_day=made.p50_wall_ms / DAY_MS,
-        finish_percent=chosen,
-        chosen_permille={due_day: chance(due_day, chosen[due_day]) for due_day in DEADLINES_D},
     )
+
+
+def _chance(day: int, pace: PaceView, hazard: Hazard, due_day: int, total_steps: int) -> int:
+    work = list_work(pace.until_step, total_steps)
+    return find_chance(day * DAY_MS, work, pace, hazard, due_day * DAY_MS, total_steps=total_steps)
+
+
+def choose_horizon(evaluation: Evaluation, due_day: int) -> tuple[int, int]:
+    """Return the largest horizon, in percent, with P at its target, and that P in permille.
+
+    The floor at least, whose P may be lower.
+    """
+    for percent in range(100, FLOOR_PERCENT - 1, -1):
+        total = STEPS * percent // 100
+        chance = _chance(evaluation.day, evaluation.pace, evaluation.hazard, due_day, total)
+        if chance >= TARGET_PERMILLE or percent == FLOOR_PERCENT:
+            return percent, chance
+    raise AssertionError("the floor ends the search")
 
 
 def is_counted(evaluation: Evaluation) -> bool:
@@ -295,14 +297,13 @@ def _tell_outcome(evaluations: Sequence[Evaluation], due_day: int) -> str:
     last = find_last_call(evaluations)
     inside = [it.permille[due_day] for it in evaluations if is_counted(it)]
     text = f"- {due_day} days: no trigger; lowest counted P {_percent(min(inside))}. "
-    if last.permille[due_day] >= TARGET_PERMILLE or last.finish_percent[due_day] > LEAST_CUT:
+    if choose_horizon(last, due_day)[0] > LEAST_CUT:
         return f"{text}Last call on day {last.day}: nothing to propose."
     return f"{text}Last call on day {last.day}: {_tell_proposal(last, due_day)}."
 
 
 def _tell_proposal(evaluation: Evaluation, due_day: int) -> str:
-    percent, before = evaluation.finish_percent[due_day], evaluation.permille[due_day]
-    after = evaluation.chosen_permille[due_day]
+    before, (percent, after) = evaluation.permille[due_day], choose_horizon(evaluation, due_day)
     floor = ", the floor" if after < TARGET_PERMILLE else ""
     return f"at P {_percent(before)} a horizon of {percent}%{floor} (then P {_percent(after)})"
 

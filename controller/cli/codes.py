@@ -15,7 +15,7 @@ class Code(IntEnum):
     """The run file differs from the accepted one in what may not change, or the machine is slower
     than the run file's gate demands."""
     WAITS = 4
-    """For an approval; not used yet."""
+    """A proposal is open and waits for its owner's word."""
     BLIND = 5
     """Nobody steers the run, or its status cannot be read."""
     INTERRUPTED = 130

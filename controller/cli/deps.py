@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from controller.adapters.ledger import SegmentedLedger
     from controller.adapters.pacing import Pacer
     from controller.adapters.system import SystemClock
-    from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, Wish
+    from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, ReplanOrder, Wish
     from controller.core.drills import Drill
     from controller.core.gate import Evidence
     from controller.core.launched import GivenFile, LaunchedRun
@@ -500,6 +500,13 @@ def ask(runs_dir: Path, name: str, wish: "Wish") -> int:
     from controller.cli import asking
 
     return asking.ask(runs_dir, name, wish)
+
+
+def replan(order: "ReplanOrder") -> int:
+    """Do what `ctl replan` does."""
+    from controller.cli import replanning
+
+    return replanning.replan(order)
 
 
 def run_drills(order: "DrillOrder") -> int:

@@ -13,12 +13,12 @@ import typer
 from controller.cli import deps, looking, output
 from controller.cli.codes import Code
 from controller.cli.failures import explain_failure
-from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, Wish
+from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, ReplanOrder, Wish
 
 app = typer.Typer(
     name="ctl",
     help="Launch, watch and steer training runs. Data goes to stdout, talk to stderr.\n\n"
-    "Exit codes: 0 done, 1 failed, 2 bad input, 3 differs or too slow, "
+    "Exit codes: 0 done, 1 failed, 2 bad input, 3 differs, too slow or behind plan, "
     "4 waits for approval, 5 blind, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
@@ -111,6 +111,42 @@ def resume(
 def stop(name: Name, *, no_wait: NoWait = False, runs_dir: RunsDir = RUNS) -> None:
     """Checkpoint the run and end it; works without telemetry, too."""
     leave(lambda: deps.ask(runs_dir, name, Wish("stop", wait=not no_wait)), asked_of(name))
+
+
+@app.command()
+def replan(  # noqa: PLR0913  a command's options
+    name: Name,
+    *,
+    horizon: Annotated[
+        int | None,
+        typer.Option("--horizon", help="Propose to end at this percent of the original horizon."),
+    ] = None,
+    mixture: Annotated[
+        str | None,
+        typer.Option("--mixture", help="Propose the mixture in this file, or @NAME as declared."),
+    ] = None,
+    execution: Annotated[
+        Path | None,
+        typer.Option("--execution", help="Propose the execution in this file, for a restart."),
+    ] = None,
+    approve: Annotated[
+        str | None, typer.Option("--approve", help="Consent to the proposal with this id.")
+    ] = None,
+    reject: Annotated[
+        str | None, typer.Option("--reject", help="Turn the proposal with this id down.")
+    ] = None,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Compare the plan with the proposed one; 3: they differ.")
+    ] = False,
+    no_wait: NoWait = False,
+    form: Annotated[str, typer.Option("--output", "-o", help="table or json.")] = "table",
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Show whether the run is on time and what is proposed; propose, approve or reject."""
+    order = ReplanOrder(
+        runs_dir, name, horizon, mixture, execution, approve, reject, diff, not no_wait, form
+    )
+    leave(lambda: deps.replan(order), asked_of(name))
 
 
 @app.command()

@@ -64,7 +64,7 @@ def _describe_evaluation(evaluation: Members) -> str:
     if not evaluation:
         return ""
     kind = "counts" if evaluation.get("counts") else "does not count yet: the run settles"
-    late = f"late at {evaluation['late']} of {evaluation['evaluations']} in a row"
+    late = f"late {evaluation['late']} times in a row ({evaluation['evaluations']} call for action)"
     call = "; last call" if evaluation.get("is_last_call") else ""
     chance = show_chance(evaluation.get("on_time_permille"))
     at = f"{show_instant(evaluation.get('at'))} at step {show_count(evaluation.get('step'))}"
@@ -110,11 +110,16 @@ def _describe_price(proposal: Members, facts: Members) -> Iterator[tuple[str, st
         yield "gives up", f"{show_count(facts['tokens_given_up'])} tokens"
     cost = members_of(facts, "loss_cost")
     if cost:
-        low, high = (cast("int", cost[name]) / MICRO for name in ("low_micronats", "high_micronats"))
+        low, high = (
+            cast("int", cost[name]) / MICRO for name in ("low_micronats", "high_micronats")
+        )
         yield "loss cost", f"{low:.4f} to {high:.4f} nats, if {cost['assumption']}"
     shortfall = facts.get("shortfall_ms")
     if isinstance(shortfall, int) and shortfall:
-        yield "shortfall", f"the median finish still misses the due instant by {show_span(shortfall)}"
+        yield (
+            "shortfall",
+            f"the median finish still misses the due instant by {show_span(shortfall)}",
+        )
     if proposal.get("is_floor"):
         yield "floor", "the target cannot be met by any horizon allowed; this is the shortest one"
 

@@ -9,6 +9,7 @@ from controller.core.memory import Memory
 from controller.core.outlook import find_horizon, look_shorter
 from controller.core.pace import PaceView
 from controller.core.proofs import floor_steps, last_window_step
+from controller.core.proposal import Proposal
 from controller.core.proposing import next_fork, revise_for
 from controller.core.readings import Instant
 from controller.core.terms import PERMILLE
@@ -90,25 +91,28 @@ def is_behind(memory: Memory, on_time_permille: int | None, *, is_window_open: b
 # --- two plans ---
 
 
-def find_pair(memory: Memory) -> tuple[Plan, Plan] | None:
-    """Return the plan in force and the proposed one, else the newest revision and its parent."""
+def find_pair(memory: Memory, pace: PaceView | None = None) -> tuple[Plan, Plan] | None:
+    """Return the plan in force and the proposed one, else the newest revision and its parent.
+
+    The proposed one forks where it could if it were approved now, as far as `pace` tells.
+    """
     if memory.proposal is not None:
-        proposal = memory.proposal
-        effective = proposal.fork_first
-        if proposal.change.kind == "execution":
-            effective = max(memory.plan.effective, _step_of_facts(memory))
-        return memory.plan, revise_for(memory, memory.plan, proposal, effective)
+        effective = _find_fork(memory, memory.proposal, pace)
+        return memory.plan, revise_for(memory, memory.plan, memory.proposal, effective)
     for parent, child in zip(memory.chain[-2::-1], memory.chain[:0:-1], strict=True):
         if child.kind != "line":
             return parent, child
     return None
 
 
-def _step_of_facts(memory: Memory) -> int:
-    proposal = memory.proposal
-    assert proposal is not None
-    before = proposal.facts.before
-    return before.step if before is not None else 0
+def _find_fork(memory: Memory, proposal: Proposal, pace: PaceView | None) -> int:
+    if proposal.change.kind == "execution":
+        before = proposal.facts.before
+        return max(memory.plan.effective, before.step if before is not None else 0)
+    if pace is None:
+        return proposal.fork_first
+    fork = next_fork(memory, Training(step=pace.until_step, pace=pace, is_steady=True))
+    return fork if proposal.fork_first < fork <= proposal.fork_last else proposal.fork_first
 
 
 @dataclass(frozen=True)

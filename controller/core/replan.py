@@ -293,12 +293,15 @@ def is_clock_unsure(memory: Memory) -> bool:
 
 
 def is_last_call(memory: Memory, training: Training) -> bool:
-    """Return whether the next evaluation would come too late for the window."""
+    """Return whether the next evaluation, or the one after it, would come too late for the window.
+
+    Two intervals, because an evaluation waits for its clean steps and consent takes its time.
+    """
     terms, pace = memory.policy.terms, training.pace
     last = last_window_step(memory.genesis, terms)
     per_interval = terms.evaluate_every_ms * US_PER_MS // max(1, pace.step_us)
     fork = next_fork(memory, training)
-    return fork <= last < fork + per_interval
+    return fork <= last < fork + 2 * per_interval
 
 
 @rule("progress")

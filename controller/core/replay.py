@@ -7,7 +7,7 @@ from typing import Protocol
 
 from contract.canonical import encode_canonical
 from controller.core.actions import Decision
-from controller.core.decide import GANG, decide
+from controller.core.decide import GANG, PLAN, decide
 from controller.core.fold import Record, fold
 from controller.core.memory import Memory
 from controller.core.rules import Rule
@@ -60,15 +60,20 @@ def replay(records: Iterable[VersionedRecord], core_version: str) -> list[Replay
 
 
 def replay_one(
-    record: VersionedRecord, memory: Memory, core_version: str, rules: tuple[Rule, ...] = GANG
+    record: VersionedRecord,
+    memory: Memory,
+    core_version: str,
+    rules: tuple[Rule, ...] = GANG,
+    plan_rules: tuple[Rule, ...] = PLAN,
 ) -> Replayed:
     """Return one recorded decision beside its repetition; `memory` is that of all older records."""
     body = dict(record.body)
     snapshot = Snapshot.model_validate_json(json.dumps(body["snapshot"]))
+    decision = decide(snapshot, memory, rules, plan_rules)
     return Replayed(
         seq=record.seq,
         snapshot=snapshot,
         is_same_core=record.core_version == core_version,
         recorded=encode_canonical(body),
-        repeated=encode_canonical(body_of(decide(snapshot, memory, rules), snapshot)),
+        repeated=encode_canonical(body_of(decision, snapshot)),
     )

@@ -39,11 +39,26 @@ def describe_plan_track(memory: Memory, snapshot: Snapshot) -> Status:
 
 
 def find_pace(memory: Memory, snapshot: Snapshot) -> PaceView | None:
-    """Return the newest pace of a run that goes on, None where none is known."""
-    progress = snapshot.progress
+    """Return the newest pace of a run that goes on, None where none is known.
+
+    Until an evaluation's successor has clean steps enough of its own, its speed stands.
+    """
+    progress, evaluation = snapshot.progress, memory.evaluation
     if memory.rest is not None or memory.halted is not None:
         return None
-    return progress.pace if isinstance(progress, ProgressView) else None
+    pace = progress.pace if isinstance(progress, ProgressView) else None
+    if pace is None or evaluation is None:
+        return pace
+    last = evaluation.pace
+    if pace.clean_steps >= memory.policy.terms.min_clean_steps or _differ(pace, last):
+        return pace
+    return pace.model_copy(update={"step_us": last.step_us, "error_us": last.error_us})
+
+
+def _differ(pace: PaceView, last: PaceView) -> bool:
+    """Return whether something changed that the pace depends on."""
+    names = ("execution_sha", "context_length", "changed_step")
+    return any(getattr(pace, name) != getattr(last, name) for name in names)
 
 
 def _describe_forecast(

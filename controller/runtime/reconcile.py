@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from controller.core.actions import DESTRUCTIVE, Action, Decision, key_of
-from controller.core.decide import EFFECTS, GANG, confirm, decide
+from controller.core.decide import EFFECTS, GANG, PLAN, confirm, decide
 from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.core.readings import Instant
@@ -37,7 +37,7 @@ class _Turn:
 class Reconciler:
     """Runs passes over the ports; `resume` comes first."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all but two are for simulators and tests
         self,
         ports: Ports,
         build_status: BuildStatus,
@@ -45,13 +45,15 @@ class Reconciler:
         cadence: Cadence | None = None,
         status_every_ms: int = 1_000,
         rules: tuple[Rule, ...] = GANG,
+        plan_rules: tuple[Rule, ...] = PLAN,
     ) -> None:
-        """`rules` are the core's; the simulator passes broken ones to see its checkers bark."""
+        """The rules are the core's; the simulator passes broken ones to see its checkers bark."""
         self._ports = ports
         self._build_status = build_status
         self._cadence = cadence or Cadence()
         self._status_every_ms = status_every_ms
         self._rules = rules
+        self._plan_rules = plan_rules
         self._memory: Memory | None = None
         self._is_unsure = False
         self._observer: Observer | None = None
@@ -85,7 +87,7 @@ class Reconciler:
             self.resume()
         assert self._observer is not None
         snapshot = self._observer.observe(self.memory)
-        decision = decide(snapshot, self.memory, self._rules)
+        decision = decide(snapshot, self.memory, self._rules, self._plan_rules)
         self._carry_out(decision, snapshot)
         self._show(snapshot, has_acted=bool(decision.actions))
         return decision

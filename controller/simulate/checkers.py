@@ -1,5 +1,6 @@
 """What must always hold, checked against the world's truth and the ledger after every pass."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from contract.exits import PLANNED
@@ -13,7 +14,7 @@ from controller.core.actions import (
     RecordIntent,
     key_of,
 )
-from controller.core.decide import EFFECTS
+from controller.core.decide import EFFECTS, PLAN
 from controller.core.fold import fold, read_actions
 from controller.core.memory import Memory
 from controller.core.readings import Unknown
@@ -22,6 +23,7 @@ from controller.core.rules import Rule
 from controller.core.snapshot import RankTelemetry, Snapshot
 from controller.ports import LedgerRecord
 from controller.simulate.book import hash_record
+from controller.simulate.plan_checkers import PlanCheckers
 from controller.simulate.world import World
 
 NEEDS: dict[str, tuple[str, ...]] = {
@@ -31,6 +33,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "quarantine_checkpoint": ("gang", "store"),
 }
 """What must be known for an act that destroys, or that would be wrong if ranks lived."""
+
+Listener = Callable[[Action], None]
 
 
 @dataclass
@@ -48,6 +52,7 @@ class Checkers:
 
     world: World
     rules: tuple[Rule, ...]
+    plan_rules: tuple[Rule, ...] = PLAN
     memory: Memory | None = None
     seen_records: int = 0
     seen_acts: int = 0
@@ -61,6 +66,12 @@ class Checkers:
     has_damage: bool = False
     """Checkpoints were damaged from outside."""
     highest: dict[str, int] = field(default_factory=dict[str, int])
+    on_change: list[Listener] = field(default_factory=list[Listener])
+    """Told of every action that was recorded."""
+    plan: PlanCheckers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.plan = PlanCheckers(self.world)
 
     def look(self, live: Memory | None) -> None:
         """Check everything that is new; `live` is the memory of the controller that passed."""
@@ -72,6 +83,8 @@ class Checkers:
             self._demand(live == self.memory, "memory is not what a rebuild gives")
         self._check_acts()
         self._check_world()
+        if self.memory is not None:
+            self.plan.check_world(self.memory)
 
     def _demand(self, holds: bool, what: str) -> None:  # noqa: FBT001  # reads as a sentence
         if not holds:
@@ -87,19 +100,25 @@ class Checkers:
         if record.kind == "decision":
             assert self.memory is not None
             self._check_decision(record, self.memory)
+        before = self.memory
         try:
-            self.memory = fold(self.memory, record)
+            self.memory = fold(before, record)
         except ValueError as error:
             self.world.violate(f"record {record.seq} cannot be folded: {error}")
+        if before is not None and self.memory is not None:
+            self.plan.check_change(before, self.memory)
 
     def _check_decision(self, record: LedgerRecord, memory: Memory) -> None:
-        repeated = replay_one(record, memory, record.core_version, self.rules)
+        repeated = replay_one(record, memory, record.core_version, self.rules, self.plan_rules)
         self._demand(repeated.is_equal, f"decision {record.seq} replays differently")
         for action in read_actions(record.body):
             if isinstance(action, EFFECTS):
                 self.intended.add(_mark(key_of("", action)))
             self._check_known(action, repeated.snapshot)
             self._check_action(action, repeated.snapshot, memory)
+            self.plan.check_action(action, repeated.snapshot, memory)
+            for tell in self.on_change:
+                tell(action)
 
     def _check_known(self, action: Action, snapshot: Snapshot) -> None:
         for need in NEEDS.get(action.verb, ()):

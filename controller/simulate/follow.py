@@ -27,11 +27,21 @@ class SimFollower:
     refusal: str | None = None
     judged: tuple[int, int] | None = None
     """(epoch, seq) of the newest document that was obeyed or refused."""
+    _named: tuple[Plan, str, str] | None = None
+    """Hashing a plan is the dearest thing that happens in a simulated step."""
 
     @property
     def plan(self) -> Plan:
         """The plan in force."""
         return self.chain[-1]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The identities of the plan in force and of its execution."""
+        plan = self.plan
+        if self._named is None or self._named[0] is not plan:
+            self._named = (plan, plan.sha, plan.execution_sha)
+        return self._named[1:]
 
     @property
     def boundary(self) -> int | None:

@@ -104,7 +104,7 @@ class SimGang:
     @property
     def plan_sha(self) -> str:
         """What the ranks say of it, from their start on."""
-        return self.plan.sha if self.follower.chain else self.order.plan_sha
+        return self.follower.names[0] if self.follower.chain else self.order.plan_sha
 
     def alive(self) -> list[SimRank]:
         """Return the ranks that live."""
@@ -245,7 +245,7 @@ class SimGang:
                 first=self.logged,
                 end=end,
                 plan_sha=self.plan_sha,
-                execution_sha=self.plan.execution_sha,
+                execution_sha=self.follower.names[1],
                 length=self.plan.context_at(min(end, self.plan.total_steps) - 1).length,
                 step_ms=step_ms,
                 end_wall_ms=agenda.wall_ms - (agenda.now_ms - end_ms),
@@ -258,15 +258,15 @@ class SimGang:
         """Write what was completed by now into the step log."""
         self.log_steps(self.completed() or 0)
 
-    def anchor(self) -> None:
-        """Count anew from the step that was completed last: the pace is about to change."""
+    def anchor(self, step_ms: int) -> None:
+        """Count anew from the newest completed step; the one under way goes on at `step_ms`."""
         if self.phase != Phase.STEP or self.first is None:
             return
         self.log_now()
-        step_ms = self.home.pace.step_ms
         now_ms = self.home.agenda.now_ms if self.halted_ms is None else self.halted_ms
-        done = (now_ms - self.since_ms) // step_ms
-        self.base, self.since_ms = self.base + done, self.since_ms + done * step_ms
+        done, part_ms = divmod(now_ms - self.since_ms, self.home.pace.step_ms)
+        self.base += done
+        self.since_ms = now_ms - part_ms * step_ms // self.home.pace.step_ms
 
     def save(self, step: int, then: Callable[[], None] | None = None) -> None:
         """Save, commit after a while, read back after another while."""

@@ -5,10 +5,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from contract.plan import Plan
-from controller.core.decide import GANG
+from controller.core.decide import GANG, PLAN
 from controller.core.memory import Memory
+from controller.core.proposal import Change
 from controller.core.rules import Rule
 from controller.core.snapshot import OwnerIntent, Snapshot
+from controller.core.terms import Terms
 from controller.ports import EpochLost, Unavailable
 from controller.runtime.observe import Ports
 from controller.runtime.reconcile import Reconciler
@@ -36,6 +38,7 @@ class Life:
     world: World
     plan: Plan
     rules: tuple[Rule, ...] = GANG
+    plan_rules: tuple[Rule, ...] = PLAN
     wrap: Wrap | None = None
     """Breaks ports on purpose."""
     is_checked: bool = True
@@ -50,7 +53,7 @@ class Life:
     checkers: Checkers = field(init=False)
 
     def __post_init__(self) -> None:
-        self.checkers = Checkers(self.world, self.rules)
+        self.checkers = Checkers(self.world, self.rules, self.plan_rules)
 
     # Controllers.
 
@@ -69,7 +72,9 @@ class Life:
             }
             ports.ledger.append("run", body, now)
         ports.ledger.append("epoch", {"pid": 1, "host": "sim", "takeover": False}, now)
-        reconciler = Reconciler(ports, build_status, rules=self.rules)
+        reconciler = Reconciler(
+            ports, build_status, rules=self.rules, plan_rules=self.plan_rules
+        )
         reconciler.resume()
         return reconciler
 
@@ -125,15 +130,33 @@ class Life:
         """What the controller that lives remembers."""
         return self.reconciler.memory if self.reconciler else None
 
+    def approve(self, proposal: str | None = None, *, verb: str = "approve") -> None:
+        """Drop the owner's word on the open proposal, or on another one."""
+        if proposal is None:
+            there = self.checkers.memory and self.checkers.memory.proposal
+            proposal = there.id if there else "0" * 12
+        self._drop({"verb": verb, "proposal": proposal})
+
+    def propose(self, change: Change) -> None:
+        """Drop an owner's proposal."""
+        self._drop({"verb": "propose", "change": change})
+
+    def amend(self, **changes: object) -> None:
+        """Drop an edit of deadline or contingency."""
+        memory = self.checkers.memory
+        terms: Terms = memory.policy.terms if memory else self.world.policy.terms
+        self._drop({"verb": "amend", "terms": terms.model_copy(update=changes)})
+
     def ask(self, verb: str, step: int | None = None, line: str | None = None) -> None:
         """Drop an intent of the owner."""
+        self._drop({"verb": verb, "line": line, "step": step})
+
+    def _drop(self, wish: Mapping[str, object]) -> None:
         self.asked += 1
         intent = OwnerIntent.model_validate(
             {
+                **wish,
                 "nonce": f"owner-{self.asked}",
-                "verb": verb,
-                "line": line,
-                "step": step,
                 "user": "owner",
                 "wall_ms": self.world.agenda.wall_ms,
             }

@@ -2,11 +2,13 @@
 
 from fractions import Fraction
 
-from contract.model import Execution
+from contract.model import PRESETS, Execution
 from contract.plan import ContextStage, Line, Mixture, MixtureStage, Plan
 from contract.schedule import format_fraction, warm_up_and_decay
 from contract.wire import RANK_PHASES, Phase
 from controller.core.policy import Budget, Policy
+from controller.core.terms import Fit, Terms
+from controller.simulate.agenda import FIRST_WALL_MS
 
 DEADLINES_MS = {
     **dict.fromkeys(RANK_PHASES, 120_000),
@@ -45,8 +47,49 @@ def sim_plan(total_steps: int = 120, run_uid: str = "sim") -> Plan:
     )
 
 
+STAGES = [
+    MixtureStage(start=0, from_percent=0, parts={"code": 8, "text": 24}),
+    MixtureStage(start=0, from_percent=80, parts={"code": 16, "text": 16}),
+]
+
+
+def mixed_plan(total_steps: int = 120, run_uid: str = "sim") -> Plan:
+    """Return a genesis plan of two mixture stages; blocks are whole every second step."""
+    plan = sim_plan(total_steps, run_uid)
+    first, second = STAGES
+    second = second.model_copy(update={"start": 80 * total_steps // 100 // 2 * 2})
+    mixture = Mixture(block_tokens=2048, unit_tokens=64, stages=[first, second])
+    return plan.model_copy(update={"mixture": mixture})
+
+
+SIM_FIT = Fit(shape=PRESETS["tiny"], expert_axis=4, replicas=1, devices_per_rank=1)
+
+
+def sim_terms(**changes: object) -> Terms:
+    """Return terms of small intervals for `mixed_plan` at 10 s a step."""
+    terms = Terms(
+        mode="auto",
+        window_percent=60,
+        evaluate_every_ms=50_000,
+        evaluations=2,
+        settle_ms=100_000,
+        min_clean_steps=4,
+        cool_down_ms=200_000,
+        launched_wall_ms=FIRST_WALL_MS,
+        save_every_steps=10,
+        source_tokens={"code": 10**9, "text": 10**9},
+        fit=SIM_FIT,
+    )
+    return terms.model_copy(update=changes)
+
+
 def sim_policy(
-    *, ranks: int = 3, wake_ms: int = 5_000, run_uid: str = "sim", budget: Budget | None = None
+    *,
+    ranks: int = 3,
+    wake_ms: int = 5_000,
+    run_uid: str = "sim",
+    budget: Budget | None = None,
+    terms: Terms | None = None,
 ) -> Policy:
     """Return a policy whose deadlines fit the simulated trainers."""
     return Policy(
@@ -60,4 +103,5 @@ def sim_policy(
         heartbeat_ms=150_000,
         budget=budget or Budget(delay_ms=10_000),
         wake_ms=wake_ms,
+        terms=terms or Terms(),
     )

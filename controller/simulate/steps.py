@@ -1,7 +1,7 @@
 """The simulated step log: stretches of equal steps, and the pace that they show."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
 
@@ -36,6 +36,11 @@ class Stretch:
     end_wall_ms: int
     """What the wall clock showed at the end of the last step."""
     launched_wall_ms: int
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Everything but which steps they are, and when."""
+        return (self.attempt, self.line, self.plan_sha, self.configuration, self.step_ms)
 
     @property
     def configuration(self) -> tuple[str, int]:
@@ -94,15 +99,21 @@ class SimLog:
         highest = self.highest.get(stretch.line, 0)
         if last is not None and last.configuration != stretch.configuration:
             self.configured_at = max(stretch.first, highest)
-        self.stretches.append(stretch)
+        self._append(stretch, last)
         piece = (stretch.first, stretch.end, stretch.step_ms)
         kept = cut(self.survivors, stretch.first, stretch.end)
-        self.survivors = join(sorted(kept), piece) if _is_last(kept, piece) else sorted(
-            [*kept, piece]
-        )
+        is_last = all(end <= piece[0] for _, end, _ in kept)
+        self.survivors = join(kept, piece) if is_last else sorted([*kept, piece])
         if stretch.end > highest:
             self.highest[stretch.line] = stretch.end
             self._take_new(stretch, max(stretch.first, highest))
+
+    def _append(self, stretch: Stretch, last: Stretch | None) -> None:
+        """Add the stretch, as part of the last one where nothing changed."""
+        if last is not None and last.end == stretch.first and last.kind == stretch.kind:
+            self.stretches[-1] = replace(stretch, first=last.first)
+        else:
+            self.stretches.append(stretch)
 
     def _begin_attempt(self, stretch: Stretch) -> None:
         first_end_ms = self._wall_after(stretch, stretch.first)
@@ -177,7 +188,3 @@ class SimLog:
         for first, end, ms in reversed(pieces):
             weighed += [ms] * min(end - first, wanted - len(weighed))
         return round(median(weighed) * US_PER_MS)
-
-
-def _is_last(kept: Sequence[Piece], piece: Piece) -> bool:
-    return all(end <= piece[0] for _, end, _ in kept)

@@ -70,7 +70,7 @@ class World(Habitat):
         """Let steps take `step_ms` from now on; what was completed stays completed."""
         gang = self.gang
         if gang is not None:
-            gang.anchor()
+            gang.anchor(step_ms)
         self.pace = replace(self.pace, step_ms=step_ms)
         if gang is not None and gang.phase == Phase.STEP and gang.halted_ms is None:
             gang.turn += 1
@@ -283,7 +283,7 @@ class SimProgress:
             grown_age_ms=own.log_age_ms(),
             highest_step=highest,
             replay_mismatch_step=None,
-            plan_sha=None if done is None else own.plan_sha,
+            plan_sha=None if done is None else self.world.log.stretches[-1].plan_sha,
             is_replaying=done is not None and done < highest,
             loss_micronats=None if done is None else loss_at(done),
             pace=self.world.log.view(since_step),
