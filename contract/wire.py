@@ -84,6 +84,7 @@ DATA_DIR = "data"
 PROGRAMS_DIR = ".jax_cache"
 """What a trainer compiled, in its own form. A new run of the same run file may be given it."""
 SUMMARY_FILE = "summary.json"
+REPORT_FILE = "report.html"
 STATUS_FILE = "status.json"
 LOCK_FILE = "controller.lock"
 

@@ -88,6 +88,8 @@ class Trainer:
         self.staged_step = 0
         """The newest step whose state is saved or on its way; at the start, the one restored."""
         self.last_loss = ""
+        self.rates: dict[str, float] = {}
+        """Parameter group -> learning rate as the newest update received it."""
         self.min_step_s = float(os.environ.get(ENV_STEP_S, "0"))
         self.disturbances: list[str] = ["first", "compile"]
         self.completed_s = time.monotonic()
@@ -250,7 +252,8 @@ class Trainer:
         loss, norm = to_binary32(mean[0]), to_binary32(gradient_norm(mean))
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise End(Exit.NON_FINITE, f"loss {loss}, gradient norm {norm}")
-        self.learner.update(mean, step, values["learning_rate"], values.get("weight_decay", {}))
+        self.rates = values["learning_rate"]
+        self.learner.update(mean, step, self.rates, values.get("weight_decay", {}))
         self.step += 1
         self.last_loss = loss.hex()
         now = time.monotonic()
@@ -272,7 +275,7 @@ class Trainer:
         self, plan: Plan, step: int, loss: float, norm: float, seconds: tuple[float, float]
     ) -> None:
         """Log the step and move the counters. Rank 0 only."""
-        rates = plan.values_at(step)["learning_rate"]
+        rates = self.rates
         record = StepRecord(
             line=plan.line.name,
             step=step,

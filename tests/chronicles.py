@@ -114,13 +114,15 @@ def a_pace(step: int, step_s: float) -> PaceView:
     )
 
 
-def an_evaluation(second: float, step: int, step_s: float, chance: int) -> Evaluate:
+def an_evaluation(
+    second: float, step: int, step_s: float, chance: int, total: int = STEPS
+) -> Evaluate:
     """Return an evaluation as the controller records it."""
     return Evaluate(
         reason=f"P(on time) {chance / 10:g}%",
         nonce=f"e{step}",
         pace=a_pace(step, step_s),
-        forecast=a_forecast(second, step, step_s, STEPS, chance),
+        forecast=a_forecast(second, step, step_s, total, chance),
         proposed=None,
         counts=True,
         is_late=chance < 100,
@@ -265,7 +267,8 @@ def a_shortened_run() -> Scroll:
     """Return the whole story."""
     scroll, proposal = until_proposed()
     scroll.approve(proposal, 127).publish(proposal, 127.5).adopt(149, FORK + 1)
-    scroll.decide(300, an_evaluation(300, 167, 2.0, 950))
+    for second, step in ((200, 117), (300, 167), (400, 217), (500, 267)):
+        scroll.decide(second, an_evaluation(second, step, 2.0, 950, SHORTER))
     return scroll.complete()
 
 

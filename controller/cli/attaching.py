@@ -23,6 +23,7 @@ from controller.cli.wording import (
     describe_incident,
     describe_last_words,
     describe_line,
+    describe_plan_track,
     list_of,
     members_of,
 )
@@ -95,6 +96,9 @@ def _news(view: View) -> Iterator[str]:
         yield f"{clock(incident['at'])} {describe_incident(incident)}: {incident['evidence']}"
     for note in list_of(status, "notes"):
         yield f"{clock(note['at'])} {note['subject']}: {note['text']}"
+    for label, text in describe_plan_track(view.name, status):
+        if label == "proposal":
+            yield f"proposal {text}"
     if status and members_of(status, "last_decision").get("rule") != "notes":
         yield describe_decision(status)
 

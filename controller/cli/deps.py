@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 STEER_MODULE = "controller.cli.steer"
 CTL_MODULE = "controller.cli.main"
 DRILLS_LOG = "drills.log"
+REPORT_MODULE = "controller.report"
+REPORT_WITHIN_S = 300.0
+"""A year's step log takes a minute to read."""
 START_WITHIN_S = 30.0
 POLL_S = 0.02
 
@@ -279,7 +282,7 @@ class _Desk:
             self.passes.resume()
 
     def close_books(self, ending: "Ending") -> None:
-        """Write the summary of a run that is over; a failure to do so takes nothing back."""
+        """Write summary and report of a run that is over; a failure to do so takes nothing back."""
         import logging
 
         from controller.adapters.finish import write_summary
@@ -293,6 +296,11 @@ class _Desk:
                 logging.getLogger(__name__).warning("no summary: %s", error)
         self._telemetry.close()
         self._ledger.close()
+        if ending in (Ending.COMPLETED, Ending.STOPPED, Ending.HALTED):
+            try:
+                write_report(self._run.directory)
+            except PortError as error:
+                logging.getLogger(__name__).warning("no report: %s", error)
 
     def _append(self, kind: str, body: Mapping[str, object]) -> None:
         self._ledger.append(kind, body, self._clock.now())
@@ -350,6 +358,34 @@ def _tells(summary: "Mapping[str, object] | None", outcome: str, memory: "Memory
     if summary is None or summary.get("outcome") != outcome:
         return False
     return outcome != "completed" or summary.get("steps") == memory.plan.total_steps
+
+
+def write_report(directory: Path) -> Path:
+    """Write the run's page and return its path; raises PortError.
+
+    In a process of its own: who steers a run, or only asks, does not load what draws.
+    """
+    from contract import wire
+    from controller.ports import Unavailable
+
+    command = [sys.executable, "-m", REPORT_MODULE, str(directory.resolve())]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=REPORT_WITHIN_S,
+            check=False,
+            env=_environment(),
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"the report was not written in {REPORT_WITHIN_S:g} s") from error
+    if done.returncode:
+        words = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
+        raise Unavailable(f"the report was not written: {words[-1]}")
+    return directory / wire.REPORT_FILE
 
 
 def remove_summary(directory: Path) -> None:
@@ -521,6 +557,13 @@ def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
     from controller.cli import logbook
 
     return logbook.show_log(runs_dir, name, verify=verify, form=form)
+
+
+def report(runs_dir: Path, name: str) -> int:
+    """Do what `ctl report` does."""
+    from controller.cli import reporting
+
+    return reporting.report(runs_dir, name)
 
 
 def examine(runs_dir: Path) -> int:

@@ -1,5 +1,8 @@
 """`ctl launch`: check everything, then make the run's directory, then start its controller."""
 
+import getpass
+import secrets
+import time
 from pathlib import Path
 
 from contract.model import parameters
@@ -8,12 +11,16 @@ from controller.cli import deps, output
 from controller.cli.attaching import attach
 from controller.cli.codes import Code
 from controller.cli.orders import LaunchOrder
-from controller.cli.peek import look
+from controller.cli.peek import View, look
+from controller.cli.wording import list_of, show_instant, show_span
 from controller.core.changes import Change, compare_run_files
 from controller.core.drills import parse_drills
 from controller.core.launched import GivenFile, LaunchedRun
+from controller.core.planning import make_terms
 from controller.core.problems import Problem, SpecError
+from controller.core.snapshot import OwnerIntent
 from controller.core.spec_rules import warmup_steps
+from controller.core.terms import Terms
 from controller.ports import Unavailable
 
 
@@ -89,7 +96,8 @@ def _launch_again(order: LaunchOrder, given: GivenFile, directory: Path) -> int:
         )
         return Code.DIFFERS
     view = look(directory)
-    if changes and view.controller.is_alive:
+    is_live = all(is_taken_live(change) for change in changes)
+    if changes and view.controller.is_alive and not is_live:
         output.tell(f"a controller steers it now. Next: ctl suspend {run.name}, then launch again")
         return Code.DIFFERS
     if order.dry_run:
@@ -98,8 +106,62 @@ def _launch_again(order: LaunchOrder, given: GivenFile, directory: Path) -> int:
     if changes:
         deps.check_given(given)
         run = deps.accept_run_file(run, given)
-        output.tell(f"accepted: {len(changes)} change(s) take effect with the next controller")
+        if is_live and view.controller.is_alive:
+            _amend(run)
+        else:
+            output.tell(f"accepted: {len(changes)} change(s) take effect with the next controller")
+    elif view.controller.is_alive and is_clock_unsure(view):
+        _amend(run)  # The same deadline again: its owner confirms the clock.
     return _go_on(order, run)
+
+
+def is_clock_unsure(view: View) -> bool:
+    """Return whether the run's deadline waits for its owner, because the wall clock jumped."""
+    return any(note["subject"] == "clock" for note in list_of(view.status or {}, "notes"))
+
+
+LIVE = ("spec.deadline", "spec.contingency")
+"""What a controller takes up without being replaced."""
+
+
+def is_taken_live(change: Change) -> bool:
+    """Return whether the change may be made while a controller steers the run."""
+    return any(change.path == name or change.path.startswith(f"{name}.") for name in LIVE)
+
+
+def _amend(run: LaunchedRun) -> None:
+    """Leave the new deadline and contingency for the controller, and see to it that it hears."""
+    intent = OwnerIntent(
+        nonce=secrets.token_hex(8),
+        verb="amend",
+        terms=deps.policy_of(run).terms,
+        user=getpass.getuser(),
+        wall_ms=time.time_ns() // 1_000_000,
+    )
+    deps.drop_intent(run.directory, intent)
+    if not look(run.directory).controller.is_alive:
+        deps.start_controller(run.directory)  # it ended meanwhile
+    end = time.monotonic() + HEARD_WITHIN_S
+    while time.monotonic() < end:
+        memory = deps.read_memory(run)
+        if memory is not None and intent.nonce in memory.known_nonces:
+            output.tell(f"amended: {describe_terms(memory.policy.terms)}")
+            return
+        time.sleep(POLL_S)
+    output.tell(f"accepted; the controller did not say yet that it heard. Next: ctl log {run.name}")
+
+
+HEARD_WITHIN_S = 20.0
+POLL_S = 0.1
+
+
+def describe_terms(terms: Terms) -> str:
+    """Return until when the run must be done, and what is done if that is out of reach."""
+    if terms.due_wall_ms is None:
+        return "no deadline"
+    reserve = f", {show_span(terms.reserve_ms)} before the deadline" if terms.reserve_ms else ""
+    due = f"due {show_instant(terms.due_wall_ms)}{reserve}"
+    return f"{due}; contingency {terms.mode}, evaluated every {show_span(terms.evaluate_every_ms)}"
 
 
 def _load_same(given: GivenFile, directory: Path) -> LaunchedRun:
@@ -178,7 +240,7 @@ def describe_plan(given: GivenFile, plan: Plan) -> str:
     gang = f"{fleet.processes} processes x {fleet.devices_per_process} devices"
     units = plan.mixture.block_tokens // plan.mixture.unit_tokens
     final = f"{spec.schedule.final_percent}% of the peak at step {plan.total_steps - 1:,}"
-    deadline = f"{spec.deadline.at}, checked but not acted on yet" if spec.deadline else "none"
+    terms = make_terms(spec, {}, 0)
     size = f"{plan.total_steps:,} of {plan.tokens_per_step:,} tokens"
     rows: list[tuple[str, ...]] = [
         ("run", given.run_file.metadata.name),
@@ -189,6 +251,6 @@ def describe_plan(given: GivenFile, plan: Plan) -> str:
         ("mixture", f"parts of {units} a block, {stages}"),
         ("context", context),
         ("checkpoints", f"every {saves.every_steps} steps, keep {saves.keep}"),
-        ("deadline", deadline),
+        ("deadline", describe_terms(terms)),
     ]
     return "\n".join([*output.align(rows), "nothing was written or started"])

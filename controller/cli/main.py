@@ -146,7 +146,8 @@ def replan(  # noqa: PLR0913  a command's options
     order = ReplanOrder(
         runs_dir, name, horizon, mixture, execution, approve, reject, diff, not no_wait, form
     )
-    leave(lambda: deps.replan(order), asked_of(name))
+    touched = asked_of(name) if order.wishes and not diff else f"the run {name} is not touched"
+    leave(lambda: deps.replan(order), touched)
 
 
 @app.command()
@@ -164,6 +165,12 @@ def log(
         lambda: deps.show_log(runs_dir, name, verify=verify, form=form),
         f"the run {name} is not touched",
     )
+
+
+@app.command()
+def report(name: Name, *, runs_dir: RunsDir = RUNS) -> None:
+    """Write the run's page anew, runs/NAME/report.html, and print its path."""
+    leave(lambda: deps.report(runs_dir, name), f"the run {name} is not touched")
 
 
 @app.command()

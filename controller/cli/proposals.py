@@ -39,7 +39,7 @@ def _rows(report: Members) -> Iterator[tuple[str, str]]:
         yield "forecast", describe_forecast(forecast)
         yield "lag", describe_lag(members_of(forecast, "lag"))
     elif report.get("forecast_unknown"):
-        yield "forecast", f"unknown: {report['forecast_unknown']}"
+        yield "forecast", f"none: {report['forecast_unknown']}"
     yield "evaluation", _describe_evaluation(members_of(report, "evaluation"))
     proposal = members_of(report, "proposal")
     if proposal:
@@ -64,7 +64,7 @@ def _describe_evaluation(evaluation: Members) -> str:
     if not evaluation:
         return ""
     kind = "counts" if evaluation.get("counts") else "does not count yet: the run settles"
-    late = f"late {evaluation['late']} times in a row ({evaluation['evaluations']} call for action)"
+    late = f"late ones in a row: {evaluation['late']}, {evaluation['evaluations']} call for action"
     call = "; last call" if evaluation.get("is_last_call") else ""
     chance = show_chance(evaluation.get("on_time_permille"))
     at = f"{show_instant(evaluation.get('at'))} at step {show_count(evaluation.get('step'))}"
@@ -97,7 +97,7 @@ def _describe_proposal(proposal: Members, approval: Members) -> Iterator[tuple[s
         yield "finish before", describe_forecast(before)
     if after:
         yield "finish after", describe_forecast(after)
-    yield "lag", describe_lag(members_of(facts, "lag"))
+    yield "lag then", describe_lag(members_of(facts, "lag"))
     yield from _describe_price(proposal, facts)
     if approval:
         yield "approved", f"{show_instant(approval.get('at'))} by {approval['by']}"

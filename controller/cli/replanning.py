@@ -68,12 +68,13 @@ def _check_order(order: ReplanOrder) -> None:
     again = f"Next: ctl replan {order.name}"
 
     def refuse(field: str, value: object, bound: str) -> None:
-        problems.append(Problem("replan.option", field, str(value), bound, again))
+        shown = None if value is None else str(value)
+        problems.append(Problem("replan.option", field, shown, bound, again))
 
     if order.form not in FORMS:
         refuse("--output", order.form, f"it must be one of {', '.join(FORMS)}")
     if len(order.wishes) > 1:
-        refuse(order.wishes[0], "given", f"it excludes {', '.join(order.wishes[1:])}")
+        refuse(order.wishes[0], None, f"it goes with none of {', '.join(order.wishes[1:])}")
     if order.horizon is not None and not 1 <= order.horizon <= PERCENT:
         refuse("--horizon", order.horizon, "it must be 1 to 100, percent of the original horizon")
     for field, proposal in (("--approve", order.approve), ("--reject", order.reject)):
@@ -95,17 +96,14 @@ def _show(order: ReplanOrder) -> int:
     if memory is None:
         output.tell(f"nothing is recorded of {order.name} yet. Next: ctl status {order.name}")
         return Code.BLIND
-    _emit(make_report(view, memory), order.form)
-    if view.is_blind:
-        output.tell(f"nobody steers it: this is as of its last status. Next: ctl resume {run.name}")
-    return code_of(view, memory)
-
-
-def _emit(report: Report, form: str) -> None:
-    if form == "json":
+    report = make_report(view, memory)
+    if order.form == "json":
         output.emit_json(report)
     else:
         output.emit(describe_report(report))
+    if view.is_blind:
+        output.tell(f"nobody steers it: this is as of its last status. Next: ctl resume {run.name}")
+    return code_of(view, memory)
 
 
 def code_of(view: View, memory: Memory) -> Code:
@@ -257,22 +255,35 @@ def _ask(order: ReplanOrder) -> int:
     run = deps.find_run(order.runs_dir, order.name)
     intent, view = _make_intent(order, run), look(run.directory)
     if view.is_at_rest and not view.controller.is_alive:
-        output.tell(_refuse_at_rest(view))
-        return Code.FAILED
+        return _conclude(order, run, _refuse_at_rest(view), Code.FAILED)
     deps.drop_intent(run.directory, intent)
     if not view.controller.is_alive:
         deps.start_controller(run.directory)
     if not order.wait:
+        if order.form == "json":
+            output.emit_json({"asked": intent.model_dump(mode="json", exclude_none=True)})
         output.tell(f"asked to {intent.verb}. Next: ctl replan {run.name}")
         return Code.DONE
     answer = _wait_for(run, _AnswerTo(run, intent.nonce).find)
     if not answer["accepted"]:
         return _conclude(order, run, str(answer["text"]), Code.FAILED)
     if intent.verb == "propose":
-        return _show(order)
+        return _conclude_proposal(order, run, str(answer["text"]))
     if intent.verb == "reject":
         return _conclude(order, run, str(answer["text"]), Code.DONE)
     return _await_revision(order, run, str(answer["text"]))
+
+
+def _conclude_proposal(order: ReplanOrder, run: LaunchedRun, text: str) -> int:
+    """Show the proposal that the wish became."""
+    memory, view = deps.read_memory(run), look(run.directory)
+    assert memory is not None, "an answer without a record"
+    code = code_of(view, memory)
+    if order.form == "json":
+        return _conclude(order, run, text, code)
+    output.tell(text)
+    output.emit(describe_report(make_report(view, memory)))
+    return code
 
 
 def _refuse_at_rest(view: View) -> str:
@@ -412,10 +423,12 @@ def _find_outcome(view: View, proposal: str) -> tuple[Mapping[str, object] | Non
 def _conclude(order: ReplanOrder, run: LaunchedRun, text: str, code: Code) -> int:
     """Say what became of the wish; with JSON, as data beside what there is now."""
     memory = deps.read_memory(run)
+    is_accepted = code != Code.FAILED
     if order.form == "json" and memory is not None:
         report = make_report(look(run.directory), memory)
-        output.emit_json({"accepted": code == Code.DONE, "answer": text, **report})
-    else:
-        told = text.replace("; it fails", "\n  it fails")
-        output.tell(told if code == Code.DONE else f"refused: {told}. Next: ctl replan {run.name}")
+        output.emit_json({"accepted": is_accepted, "answer": text, **report})
+        return code
+    told = text.replace("; it fails", "\n  it fails")
+    advice = "" if is_accepted or "Next:" in told else f". Next: ctl replan {run.name}"
+    output.tell(f"{'' if is_accepted else 'refused: '}{told}{advice}")
     return code

@@ -74,6 +74,7 @@ STATUS: Mapping[str, Check] = {
     "plan": _members({}),
     "forecast": _optional(_members(FORECAST)),
     "proposal": _optional(_members(PROPOSAL, "id", "author", "summary", "facts")),
+    "evaluation": _optional(_members({}, "late", "evaluations")),
     "approval": _optional(_members({}, "by")),
     "revision": _optional(REVISION),
     "revisions": _list(REVISION),

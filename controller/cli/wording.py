@@ -245,6 +245,7 @@ def describe_line(view: View) -> str:
     """Return one line about a run under way, for logs."""
     status = view.status or {}
     figures = members_of(status, "figures")
+    chance = members_of(status, "forecast").get("on_time_permille")
     parts = [
         f"{view.state:<10}",
         f"step {describe_progress(status)}" if status else "no status yet",
@@ -253,6 +254,7 @@ def describe_line(view: View) -> str:
         f"loss {_real(figures, 'loss')}" if figures else "",
         f"drops {_percent(figures, 'drops_percent')}" if figures else "",
         f"attempt {show_count(status.get('attempt'))}",
+        f"P(on time) {show_chance(chance)}" if chance is not None else "",
     ]
     return "  ".join(part for part in parts if part)
 

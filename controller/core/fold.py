@@ -155,7 +155,7 @@ def _fold_action(memory: Memory, action: Action, at: Instant) -> Memory:
         case PublishPlan() if action.proposal is not None:
             return fold_revision(memory, action, at)
         case PublishPlan():
-            return _fold_plan(memory, action)
+            return _fold_plan(memory, action, at)
         case PublishControl():
             return _fold_control(memory, action, at)
         case LaunchGang() | CloseAttempt() | KillRanks():
@@ -241,7 +241,7 @@ def _fold_restart(memory: Memory, nonce: str) -> Memory:
     return _with(memory, wanted=_with(memory.wanted, restart_nonce=nonce))
 
 
-def _fold_plan(memory: Memory, action: PublishPlan) -> Memory:
+def _fold_plan(memory: Memory, action: PublishPlan, at: Instant) -> Memory:
     plan = action.plan
     if plan == memory.plan or plan in memory.chain:
         return memory
@@ -249,7 +249,7 @@ def _fold_plan(memory: Memory, action: PublishPlan) -> Memory:
     if plan.kind != "line":
         return memory
     # A new line is a new trajectory: nothing of the old one counts against it or as its own.
-    memory = forget_plan_wishes(_fold_resume(memory, memory.wanted.nonce))
+    memory = forget_plan_wishes(_fold_resume(memory, memory.wanted.nonce), at)
     attempt = memory.attempt
     return _with(
         memory,

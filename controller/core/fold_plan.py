@@ -14,7 +14,7 @@ from controller.core.actions import (
 )
 from controller.core.memory import Memory
 from controller.core.policy import Policy
-from controller.core.proposal import Answer, Approval, Closed, Revision
+from controller.core.proposal import CONTROLLER, Answer, Approval, Closed, Revision
 from controller.core.readings import Instant
 from controller.core.snapshot import OwnerIntent
 
@@ -175,28 +175,44 @@ def take_ask(memory: Memory, intent: OwnerIntent) -> Memory:
     if intent.terms is None:
         return memory
     before = memory.policy
-    return amend_terms(_with(memory, policy=_with(before, terms=intent.terms)), before)
+    # The owner's word on the deadline, even the same, confirms the clock that it is read by.
+    notes = [note for note in memory.notes if note[0] != "clock"]
+    memory = _with(memory, policy=_with(before, terms=intent.terms), notes=notes)
+    return amend_terms(memory, before)
 
 
 def amend_terms(memory: Memory, before: Policy) -> Memory:
     """Forget what was judged by other terms than those that hold now."""
     if before.terms == memory.policy.terms:
         return memory
-    # The owner's word on the deadline also confirms the clock that it is read by.
     notes = [note for note in memory.notes if note[0] != "clock"]
     return _with(memory, late=0, evaluated_at=None, evaluation=None, notes=notes)
 
 
-def forget_plan_wishes(memory: Memory) -> Memory:
-    """Forget what was asked, proposed and measured on a line that is left.
+LEFT = "the run went on on another line"
+
+
+def forget_plan_wishes(memory: Memory, at: Instant) -> Memory:
+    """Forget what was measured on a line that is left; what was proposed or asked there is over.
 
     A revision that was published and not yet adopted is part of the new line's plan.
     """
     taken = [] if memory.revision is None else [memory.revision]
+    for ask in memory.asks:
+        memory = _answer(memory, ask.nonce, LEFT, accepted=False)
+    if (proposal := memory.proposal) is not None:
+        closed = Closed(
+            id=proposal.id,
+            kind=proposal.change.kind,
+            outcome="void",
+            by=CONTROLLER,
+            reason=LEFT,
+            at=at,
+        )
+        memory = _with(memory, closed=_append(memory, closed))
     return _with(
         memory,
         adopted=[*memory.adopted, *taken],
-        asks=[],
         proposal=None,
         approval=None,
         revision=None,

@@ -4,7 +4,16 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from contract.plan import ContextStage, Plan
-from controller.core.forecast import Forecast, Hazard, Lag, Work, forecast, make_hazard, split_lag
+from controller.core.forecast import (
+    Forecast,
+    Hazard,
+    Lag,
+    Work,
+    find_chance,
+    forecast,
+    learn_hazard,
+    split_lag,
+)
 from controller.core.memory import Memory
 from controller.core.pace import PaceView
 from controller.core.proposal import LossCost
@@ -62,24 +71,22 @@ def _forecast(
         now.wall_ms,
         list_work(context, pace.until_step, total_steps),
         pace,
-        gather_hazard(memory, pace, now),
+        gather_hazard(memory, pace),
         memory.policy.terms.due_wall_ms,
         step=pace.until_step,
         total_steps=total_steps,
     )
 
 
-def gather_hazard(memory: Memory, pace: PaceView, now: Instant) -> Hazard:
+def gather_hazard(memory: Memory, pace: PaceView) -> Hazard:
     """Return what interruptions are to be expected, by this run's record and the prior."""
     terms = memory.policy.terms
-    unplanned = {incident.attempt for incident in memory.incidents}
-    return make_hazard(
-        outages=[it for it in pace.outages if it.attempt in unplanned],
-        failures=len(memory.incidents),
-        exposure_ms=max(0, now.wall_ms - terms.launched_wall_ms),
+    return learn_hazard(
+        pace,
+        {incident.attempt for incident in memory.incidents},
+        settle_ms=terms.settle_ms,
         devices=terms.devices,
         save_interval_ms=terms.save_every_steps * pace.step_us // US_PER_MS,
-        start_ms=pace.start_ms,
     )
 
 
@@ -90,19 +97,24 @@ def find_horizon(
 
     At least `floor_steps`, whose P may be below the target: then the deadline cannot be met.
     """
-    target = memory.policy.terms.target_percent * PERMILLE
+    terms, hazard = memory.policy.terms, gather_hazard(memory, pace)
+    assert terms.due_wall_ms is not None
+    due_wall_ms, target = terms.due_wall_ms, terms.target_percent * PERMILLE
+
+    def meets_target(total_steps: int) -> bool:
+        context = move_context(memory.plan, pace.until_step, total_steps)
+        work = list_work(context, pace.until_step, total_steps)
+        permille = find_chance(
+            now.wall_ms, work, pace, hazard, due_wall_ms, total_steps=total_steps
+        )
+        return permille >= target
+
     low, high = floor_steps, memory.plan.total_steps
-    best = look_shorter(memory, pace, now, low)
-    if (best.on_time_permille or 0) < target:
-        return low, best
-    while low < high:
-        middle = (low + high + 1) // 2
-        found = look_shorter(memory, pace, now, middle)
-        if (found.on_time_permille or 0) >= target:
-            low, best = middle, found
-        else:
-            high = middle - 1
-    return low, best
+    if meets_target(low):
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if meets_target(middle) else (low, middle - 1)
+    return low, look_shorter(memory, pace, now, low)
 
 
 def measure_lag(memory: Memory, pace: PaceView, now: Instant) -> Lag | None:

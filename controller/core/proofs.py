@@ -155,7 +155,8 @@ def prove_data(case: Case) -> Found:
         return False, f"{total:,} tokens", f"at most the data budget of {limit:,}"
     epochs = _count_epochs(child, terms)
     if epochs is None:
-        return False, "a source's size is unknown", "epochs of every source can be counted"
+        why = "a source's size is unknown, or parts do not fill a block"
+        return False, why, "epochs of every source can be counted"
     worst = max(epochs, key=lambda name: epochs[name], default="")
     most = epochs.get(worst, Fraction(0))
     value = f"{worst}: {float(most):.2f} epochs"
@@ -163,6 +164,9 @@ def prove_data(case: Case) -> Found:
 
 
 def _count_epochs(plan: Plan, terms: Terms) -> dict[str, Fraction] | None:
+    units = plan.mixture.block_tokens // plan.mixture.unit_tokens
+    if any(sum(stage.parts.values()) != units for stage in plan.mixture.stages):
+        return None
     cursors = cursors_at(plan, plan.total_steps)
     if any(terms.source_tokens.get(name, 0) < 1 for name in cursors):
         return None

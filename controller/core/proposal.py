@@ -1,6 +1,8 @@
 """What a proposal is: the change it asks for, the facts it rests on, and what became of it."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
 
 from contract.canonical import hash_canonical
 from contract.model import Execution
@@ -22,7 +24,7 @@ class WantedStage(Frozen):
     """From this percent of the horizon on, a block holds `parts` units of each source."""
 
     from_percent: StagePercent
-    parts: dict[Name, Count]
+    parts: Annotated[dict[Name, Count], Field(min_length=1)]
 
 
 class Change(Frozen):
@@ -30,8 +32,19 @@ class Change(Frozen):
 
     kind: Literal["horizon", "mixture", "execution"]
     total_steps: Positive | None = None
-    stages: list[WantedStage] | None = None
+    stages: Annotated[list[WantedStage], Field(min_length=1)] | None = None
     execution: Execution | None = None
+
+    @model_validator(mode="after")
+    def _require_the_member(self) -> "Change":
+        members = {
+            "horizon": self.total_steps,
+            "mixture": self.stages,
+            "execution": self.execution,
+        }
+        if [kind for kind, value in members.items() if value is not None] != [self.kind]:
+            raise ValueError(f"a change of kind {self.kind} holds that and nothing else")
+        return self
 
     def describe(self) -> str:
         """Return the change in words."""

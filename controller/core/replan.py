@@ -311,19 +311,15 @@ def propose(snapshot: Snapshot, memory: Memory) -> Answer | None:
     training = find_training(snapshot, memory)
     if training is None or evaluation is None or explain_silence(snapshot, memory) is not None:
         return None
-    floor = floor_steps(memory.genesis, terms)
-    least_cut = -(-terms.min_change_percent * memory.genesis.total_steps // PERCENT)
-    highest = memory.plan.total_steps - least_cut
+    floor, highest = floor_steps(memory.genesis, terms), highest_cut(memory)
     draft = Draft(
-        change=Change(kind="horizon", total_steps=max(floor, highest)),
+        change=Change(kind="horizon", total_steps=highest),
         author=CONTROLLER,
         nonce=str(memory.seq),
         reason=describe_trigger(memory),
         now=snapshot.now,
         is_last_call=evaluation.is_last_call and memory.late < terms.evaluations,
     )
-    if highest < floor:
-        return _decline(draft.nonce, f"the floor of {floor} steps leaves no cut worth a revision")
     total, found = find_horizon(memory, evaluation.pace, snapshot.now, floor)
     first, _ = range_of_forks(memory, draft.change, training)
     if (why := find_contradiction(Change(kind="horizon", total_steps=total), first)) is not None:
@@ -332,6 +328,12 @@ def propose(snapshot: Snapshot, memory: Memory) -> Answer | None:
     change = Change(kind="horizon", total_steps=min(total, highest))
     draft = draft.of(change, is_floor=is_floor)
     return _put_up(draft_proposal(snapshot, memory, training, draft), draft)
+
+
+def highest_cut(memory: Memory) -> int:
+    """Return the most steps that a shortening may leave: the change must be worth a revision."""
+    least_cut = -(-memory.policy.terms.min_change_percent * memory.genesis.total_steps // PERCENT)
+    return memory.plan.total_steps - least_cut
 
 
 def describe_trigger(memory: Memory) -> str:
@@ -354,6 +356,8 @@ def explain_silence(snapshot: Snapshot, memory: Memory) -> str | None:
         return "no deadline is declared"
     if terms.mode == "off":
         return "the contingency's mode is off"
+    if is_clock_unsure(memory):
+        return "the wall clock jumped: the deadline is unknown until its owner launches it again"
     return (
         find_obstacle(memory)
         or _explain_limits(snapshot, memory, terms)
@@ -373,6 +377,9 @@ def _explain_window(snapshot: Snapshot, memory: Memory, terms: Terms) -> str | N
 
 
 def _explain_limits(snapshot: Snapshot, memory: Memory, terms: Terms) -> str | None:
+    floor = floor_steps(memory.genesis, terms)
+    if highest_cut(memory) < floor:
+        return f"the floor of {floor:,} steps leaves no cut worth a revision"
     horizons = [it for it in memory.adopted if it.kind == "horizon"]
     if len(horizons) >= terms.max_revisions:
         return f"{len(horizons)} revisions of the horizon were adopted; no more are allowed"

@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from pydantic import model_validator
+
 from contract.plan import Frozen
 from contract.wire import Drain, Phase
 from controller.core.pace import PaceView
@@ -153,6 +155,14 @@ class OwnerIntent(Frozen):
     """For amend: deadline and contingency as they are from now on."""
     user: str
     wall_ms: int
+
+    @model_validator(mode="after")
+    def _require_what_is_meant(self) -> "OwnerIntent":
+        needed = {"propose": "change", "approve": "proposal", "reject": "proposal"}
+        name = needed.get(self.verb, "")
+        if name and getattr(self, name) is None:
+            raise ValueError(f"{self.verb} needs {name}")
+        return self
 
 
 class ControlView(Frozen):

@@ -1,15 +1,20 @@
 """Many lives under faults, each told by its seed; and how fast lives pass."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
-from controller.core.decide import GANG
+from controller.core.decide import GANG, PLAN
+from controller.core.policy import Policy
 from controller.core.rules import Rule
-from controller.simulate.faults import Weather
+from controller.simulate.agenda import FIRST_WALL_MS
+from controller.simulate.faults import AIMS, FAULTS, Weather
 from controller.simulate.habitat import Pace
 from controller.simulate.life import Life, Wrap
-from controller.simulate.scenario import sim_plan, sim_policy
+from controller.simulate.plan_faults import PLAN_AIMS, PLAN_FAULTS
+from controller.simulate.scenario import mixed_plan, sim_plan, sim_policy, sim_terms
 from controller.simulate.world import World
 
 STEPS = 80
@@ -21,13 +26,30 @@ LIMIT_MS = 6 * 3_600_000
 DAY_MS = 86_400_000
 
 
+PLAN_SHARE = 0.5
+"""Of the lives have a deadline and weather of the plan."""
+DEADLINE_PERCENT = (90, 200)
+"""Of the time that the steps take at their pace."""
+MODES = ("auto", "auto", "auto", "propose", "propose", "off")
+WORDS = ("approve", "approve_late", "approve_twice", "disagree")
+HARD_OF_HEARING = 0.3
+STEP_MS = Pace().step_ms
+
+Pair = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How one life went."""
 
     seed: int
     violations: tuple[str, ...]
-    reached: frozenset[tuple[str, str]]
+    reached: frozenset[Pair]
+    events: frozenset[Pair]
+    met: frozenset[Pair]
+    adopted: int
+    """Revisions that a gang was seen to run."""
+    missed: int
     simulated_ms: int
     passes: int
     attempts: int
@@ -39,25 +61,61 @@ def new_random(seed: int) -> Random:
     return Random(seed)  # noqa: S311  # repeatable on purpose; nothing is kept secret by it
 
 
-def live(seed: int, *, rules: tuple[Rule, ...] = GANG, wrap: Wrap | None = None) -> Outcome:
+def live(
+    seed: int,
+    *,
+    rules: tuple[Rule, ...] = GANG,
+    plan_rules: tuple[Rule, ...] = PLAN,
+    wrap: Wrap | None = None,
+) -> Outcome:
     """Return how the life of `seed` went: a storm, then peace in which it must finish."""
     random = new_random(seed)
-    world = World(policy=sim_policy(ranks=random.randrange(1, 5)), random=random)
-    life = Life(world, sim_plan(STEPS), rules=rules, wrap=wrap)
-    weather = Weather(life, random)
+    has_deadline = random.random() < PLAN_SHARE
+    policy = plan_policy(random) if has_deadline else sim_policy(ranks=random.randrange(1, 5))
+    world = World(policy=policy, random=random)
+    plan = mixed_plan(STEPS) if has_deadline else sim_plan(STEPS)
+    life = Life(world, plan, rules=rules, plan_rules=plan_rules, wrap=wrap)
+    weather = plan_weather(life, random) if has_deadline else Weather(life, random)
     weather.plan(random.randrange(1, MAX_FAULTS + 1), STORM_MS)
     life.run(STORM_MS)
     weather.clear()
     life.see_through(world.agenda.now_ms + LIMIT_MS)
+    memory = life.checkers.memory
+    adopted = memory.adopted if memory else []
     return Outcome(
         seed=seed,
         violations=tuple(world.violations),
         reached=frozenset(weather.reached),
+        events=frozenset(weather.events),
+        met=frozenset(weather.met),
+        adopted=sum(it.adopted_step is not None for it in adopted),
+        missed=sum(len(it.missed) for it in adopted),
         simulated_ms=world.agenda.now_ms,
         passes=life.passes,
         attempts=len(world.gangs),
         deaths=life.deaths,
     )
+
+
+def plan_policy(random: Random) -> Policy:
+    """Return a policy with a deadline that may be easy, hard or out of reach."""
+    percent = random.randrange(*DEADLINE_PERCENT)
+    deadline_ms = FIRST_WALL_MS + STEPS * STEP_MS * percent // 100
+    terms = sim_terms(mode=random.choice(MODES), deadline_wall_ms=deadline_ms)
+    return sim_policy(ranks=random.randrange(1, 5), terms=terms)
+
+
+def plan_weather(life: Life, random: Random) -> Weather:
+    """Return weather of which half concerns the plan, and an owner who answers now and then."""
+    weather = Weather(life, random, FAULTS | PLAN_FAULTS, AIMS + PLAN_AIMS)
+    for _ in range(random.randrange(0, 3)):
+        weather.aimed.append((random.choice(WORDS), "proposed"))
+    if random.random() < HARD_OF_HEARING:
+        weather.aimed.append((random.choice(("deafen", "split")), "approved"))
+    for _ in range(random.randrange(0, 5)):
+        fault = random.choice(sorted(PLAN_FAULTS))
+        life.world.agenda.after(random.randrange(0, STORM_MS), partial(weather.strike, fault))
+    return weather
 
 
 @dataclass
@@ -69,7 +127,11 @@ class Tally:
     passes: int = 0
     attempts: int = 0
     deaths: int = 0
-    reached: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    adopted: int = 0
+    missed: int = 0
+    reached: Counter[Pair] = field(default_factory=Counter[Pair])
+    events: Counter[Pair] = field(default_factory=Counter[Pair])
+    met: Counter[Pair] = field(default_factory=Counter[Pair])
     failed: list[Outcome] = field(default_factory=list[Outcome])
 
     def add(self, outcome: Outcome) -> None:
@@ -79,8 +141,11 @@ class Tally:
         self.passes += outcome.passes
         self.attempts += outcome.attempts
         self.deaths += outcome.deaths
-        for pair in outcome.reached:
-            self.reached[pair] = self.reached.get(pair, 0) + 1
+        self.adopted += outcome.adopted
+        self.missed += outcome.missed
+        self.reached.update(outcome.reached)
+        self.events.update(outcome.events)
+        self.met.update(outcome.met)
         if outcome.violations:
             self.failed.append(outcome)
 
@@ -88,10 +153,17 @@ class Tally:
         """Return the report for people, failures last."""
         for fault, phase in sorted(self.reached):
             yield f"reached {fault} in {phase}: {self.reached[fault, phase]}"
+        for event, phase in sorted(self.events):
+            yield f"plan {event} in {phase}: {self.events[event, phase]}"
         yield (
             f"{self.lives} lives, {self.attempts} attempts, {self.deaths} controllers killed, "
             f"{self.passes} passes, {self.simulated_ms / DAY_MS:.1f} simulated days, "
             f"{len(self.reached)} distinct (fault, phase) pairs"
+        )
+        yield (
+            f"{self.adopted} revisions adopted, {self.missed} missed before, "
+            f"{len(self.events)} distinct (plan event, phase) pairs, "
+            f"{len(self.met)} distinct (fault, state of the plan) pairs"
         )
         for outcome in self.failed:
             yield f"seed {outcome.seed}: {outcome.violations[0]}"

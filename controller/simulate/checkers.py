@@ -66,7 +66,7 @@ class Checkers:
     has_damage: bool = False
     """Checkpoints were damaged from outside."""
     highest: dict[str, int] = field(default_factory=dict[str, int])
-    on_change: list[Listener] = field(default_factory=list[Listener])
+    on_action: list[Listener] = field(default_factory=list[Listener])
     """Told of every action that was recorded."""
     plan: PlanCheckers = field(init=False)
 
@@ -117,7 +117,7 @@ class Checkers:
             self._check_known(action, repeated.snapshot)
             self._check_action(action, repeated.snapshot, memory)
             self.plan.check_action(action, repeated.snapshot, memory)
-            for tell in self.on_change:
+            for tell in self.on_action:
                 tell(action)
 
     def _check_known(self, action: Action, snapshot: Snapshot) -> None:

@@ -1,11 +1,12 @@
 """Seeded faults: what may go wrong, and when."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
 from contract.exits import Exit
 from contract.wire import ControlDocument, LedgerHead
+from controller.core.actions import Action, PublishPlan
 from controller.simulate.gang import SimGang, SimRank
 from controller.simulate.life import Life
 
@@ -17,8 +18,15 @@ UNDEAD_MS = 90_000
 AIMS = ("start", "rendezvous", "restore", "compile", "first_step", "drain", "save_block")
 MAX_STEP = 80
 AIMED_SHARE = 0.6
+IMMEDIATE_SHARE = 0.3
 AIM_MS = 2_000
 """No phase of the simulated trainers is shorter."""
+MOMENTS = {
+    "propose": "proposed",
+    "approve": "approved",
+    "close_proposal": "closed",
+    "record_adoption": "recorded",
+}
 OWNER_VERBS = ("suspend", "stop", "restart", "resume", "resume_from")
 
 Fault = Callable[["Weather"], None]
@@ -30,40 +38,69 @@ class Weather:
 
     life: Life
     random: Random
+    faults: Mapping[str, Fault] = field(default_factory=lambda: FAULTS)
+    aims: tuple[str, ...] = AIMS
     reached: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """(fault, phase it came in) pairs."""
     aimed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """(fault, phase): waits for the next gang to come into the phase."""
+    events: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """(event of the plan, phase it came in) pairs."""
+    met: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """(fault, state of the plan it came in) pairs."""
     is_over: bool = False
 
     def __post_init__(self) -> None:
         self.life.world.on_phase.append(self.greet)
+        self.life.checkers.on_action.append(self.hear)
+
+    def hear(self, action: Action) -> None:
+        """Take note of what the plan track recorded, and let faults strike that wait for it."""
+        is_revision = isinstance(action, PublishPlan) and action.proposal is not None
+        moment = "published" if is_revision else MOMENTS.get(action.verb)
+        if moment is not None:
+            self.events.add((moment, self.phase()))
+            self.greet(moment)
+
+    def phase(self) -> str:
+        """Return what the newest gang is at."""
+        gang = self.life.world.gang
+        if gang is None or not gang.alive():
+            return "down"
+        return gang.phase.value if gang.moving else "ending"
+
+    def plan_state(self) -> str:
+        """Return how far a change of plan has come."""
+        memory, gang = self.life.checkers.memory, self.gang()
+        if memory is None or (memory.proposal is None and memory.revision is None):
+            return "settled"
+        if memory.revision is not None:
+            return "pending" if gang is not None and gang.follower.pending else "published"
+        return "proposed" if memory.approval is None else "approved"
 
     def greet(self, phase: str) -> None:
         """Let faults that were aimed at this phase strike within it."""
         for shot in [shot for shot in self.aimed if shot[1] == phase]:
             self.aimed.remove(shot)
-            delay_ms = self.random.randrange(0, AIM_MS)
+            is_within = self.random.random() < IMMEDIATE_SHARE
+            delay_ms = 0 if is_within else self.random.randrange(0, AIM_MS)
             self.life.world.agenda.after(delay_ms, lambda name=shot[0]: self.strike(name))
 
     def strike(self, name: str) -> None:
         """Let the fault happen now."""
         if self.is_over:
             return
-        gang = self.life.world.gang
-        phase = gang.phase.value if gang is not None and gang.alive() else "down"
-        if gang is not None and gang.alive() and not gang.moving:
-            phase = "ending"
-        self.reached.add((name, phase))
-        FAULTS[name](self)
+        self.reached.add((name, self.phase()))
+        self.met.add((name, self.plan_state()))
+        self.faults[name](self)
 
     def plan(self, count: int, until_ms: int) -> None:
         """Aim some of `count` faults at phases, and the others at times before `until_ms`."""
         agenda = self.life.world.agenda
         for _ in range(count):
-            name = self.random.choice(sorted(FAULTS))
+            name = self.random.choice(sorted(self.faults))
             if self.random.random() < AIMED_SHARE:
-                self.aimed.append((name, self.random.choice(AIMS)))
+                self.aimed.append((name, self.random.choice(self.aims)))
                 continue
             at_ms = self.random.randrange(0, until_ms)
             agenda.after(at_ms, lambda name=name: self.strike(name))
@@ -74,10 +111,13 @@ class Weather:
         self.is_over = True
         world.blind.clear()
         world.poison.clear()
+        world.is_deaf = world.is_split = False
         world.disk_full = world.lying = world.book.is_full = False
         world.lame_starts = 0
         for gang in world.gangs:
             revive(gang)
+        if world.gang is not None:
+            world.gang.look()
 
     # Help for the faults.
 
@@ -296,6 +336,8 @@ def replace_control(weather: Weather) -> None:
             drain=None,
             ledger_head=head,
         )
+        if world.gang is not None:
+            world.gang.look()
 
 
 def lame_start(weather: Weather) -> None:

@@ -25,6 +25,8 @@ from controller.simulate.gang import SimGang, SimRank
 from controller.simulate.habitat import Habitat
 
 FREE_BYTES = 10**12
+READ_MS = 200
+"""Within which a rank sees a control document."""
 RANK_BYTES = 10**9
 MACHINE_BYTES = 64 * 10**9
 MICRO = 1_000_000
@@ -353,7 +355,7 @@ class SimPublisher(_Hand):
             world.violate(f"a control document {document.order} below {world.obeyed}")
         world.control, world.is_garbage = document, False
         if world.gang is not None:
-            world.gang.look()
+            world.agenda.after(READ_MS, world.gang.look)
 
     def publish_plan(self, plan: Plan) -> None:
         """Write the plan's file."""
@@ -363,7 +365,7 @@ class SimPublisher(_Hand):
         self.note("publish_plan", 0, plan.sha)
         self.world.plans[plan.sha] = plan
         if self.world.gang is not None:
-            self.world.gang.look()
+            self.world.agenda.after(READ_MS, self.world.gang.look)
 
 
 @dataclass

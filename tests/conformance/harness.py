@@ -165,8 +165,9 @@ class Run:
         *,
         restore: Restore = Restore.NONE,
         environment: Mapping[str, str] | None = None,
+        places: Mapping[int, Path] | None = None,
     ) -> "Gang":
-        """Start every rank of an attempt."""
+        """Start every rank of an attempt; `places`: ranks that see the run's files elsewhere."""
         port = _find_port()
         folder = self.path / attempt_dir(attempt)
         folder.mkdir(parents=True, exist_ok=True)
@@ -182,6 +183,7 @@ class Run:
                     {
                         ENV_COORDINATOR: f"127.0.0.1:{port}",
                         ENV_RESTORE: restore,
+                        ENV_RUN_DIR: str((places or {}).get(rank, self.path)),
                         **(environment or {}),
                     },
                 )
@@ -195,7 +197,6 @@ class Run:
         folder = self.path / rank_dir(attempt, rank)
         folder.mkdir(parents=True, exist_ok=True)
         ours = {
-            ENV_RUN_DIR: str(self.path),
             ENV_RUN_UID: RUN_UID,
             ENV_EPOCH: "1",
             ENV_ATTEMPT: str(attempt),

@@ -5,16 +5,23 @@ After each, every step of the surviving line received what its plan's file says.
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from contract.config import Checkpointing
 from contract.plan import Line, MixtureStage, Plan, check_child
 from contract.wire import (
+    ATTEMPTS_DIR,
+    CHECKPOINTS_DIR,
+    CONTROL_FILE,
+    DATA_DIR,
+    PLANS_DIR,
     QUARANTINED_SUFFIX,
     WORK_DIR,
     ControlRefusal,
     Restore,
+    plan_file,
 )
 from tests.conformance.harness import Gang, Run, lengthen_past, retimed
 from tests.conformance.surviving import check_survivors, list_attempts
@@ -35,8 +42,9 @@ def fork_ahead(gang: Gang, at_least: int = 0) -> int:
 
 def shorten(run: Run, effective: int, **changes: object) -> Plan:
     """Publish a revision that ends soon after its fork."""
-    options = {"effective": effective, "total_steps": effective + 30, **changes}
-    return run.publish(retimed(run.plan, **options))  # pyright: ignore[reportArgumentType]
+    return run.publish(
+        retimed(run.plan, effective=effective, total_steps=effective + 30, **changes)
+    )
 
 
 def adopt_ahead(run: Run, gang: Gang) -> Plan:
@@ -227,7 +235,42 @@ def test_missed_revision_leaves_all_at_the_parent_and_its_sibling_is_adopted(
     assert gang.await_end() == [0, 0], gang.describe()
     records = check_survivors(run, sibling)
     assert {r.plan_sha for r in records if r.step < sibling.effective} == {run.plan.sha}
+    # One attempt throughout, and no step compiled anew for the revision.
     assert len(list_attempts(run)) == 1
+    assert {record.step for record in records if "compile" in record.tags} <= {0}
+
+
+def mirror(run: Run, place: Path) -> Path:
+    """Make a folder where all of the run is seen but plans that are published from now on."""
+    place.mkdir()
+    for name in (ATTEMPTS_DIR, CHECKPOINTS_DIR, DATA_DIR, CONTROL_FILE):
+        if name != CONTROL_FILE:
+            (run.path / name).mkdir(exist_ok=True)
+        (place / name).symlink_to(run.path / name)
+    shutil.copytree(run.path / PLANS_DIR, place / PLANS_DIR)
+    return place
+
+
+@quick_trainer
+def test_revision_that_one_rank_cannot_read_is_adopted_by_none(kind, make_run, launch, tmp_path):
+    run = make_run(kind, total_steps=FAR)
+    apart = mirror(run, tmp_path / "apart")
+    gang = launch(run, places={1: apart})
+    gang.await_step(2)
+    missed = run.publish(retimed(run.plan, effective=fork_ahead(gang), total_steps=FAR - 100))
+    run.point_to(missed.sha)
+    gang.await_pending(rank=0)
+    gang.await_refusal(ControlRefusal.PLAN_MISSING, rank=1)
+    gang.await_step(missed.effective)
+    gang.await_refusal(ControlRefusal.PLAN_LATE, rank=0)
+
+    sibling = shorten(run, fork_ahead(gang), supersedes=missed.sha)
+    for plan in (missed, sibling):
+        shutil.copy(run.path / plan_file(plan.sha), apart / plan_file(plan.sha))
+    run.point_to(sibling.sha)
+    assert gang.await_end() == [0, 0], gang.describe()
+    records = check_survivors(run, sibling)
+    assert {r.plan_sha for r in records if r.step < sibling.effective} == {run.plan.sha}
 
 
 @quick_trainer

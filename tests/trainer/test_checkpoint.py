@@ -192,6 +192,18 @@ def test_retention_follows_verified_saves(dock, make_state):
     assert dock.steps() == [30, 20]
 
 
+def test_same_state_saved_under_a_plan_that_was_left_is_saved_anew(dock, make_state, like):
+    # The step at a fork trains alike under both plans: at 21 the arrays are the same.
+    child = retimed(dock.plan, effective=20, total_steps=90)
+    for step in (20, 21):
+        assert dock.save(make_state(7), step) == VERIFIED
+    for step in (20, 21):
+        assert dock.save(make_state(7), step, chain=[dock.plan, child]) == VERIFIED
+    held = [check_files(dock.place(step), dock.seat.run_uid).plans for step in (20, 21)]
+    assert held == [[dock.plan], [dock.plan, child]]
+    assert dock.restore(like, chain=[dock.plan, child]).manifest.step == 21
+
+
 class DamagingStore(LocalStore):
     """Flips a bit of one file as soon as the checkpoint is complete."""
 

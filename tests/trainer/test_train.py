@@ -12,6 +12,7 @@ from contract.checkpoint import read_manifest
 from contract.config import Evaluation, TrainerConfig
 from contract.exits import Exit
 from contract.model import Execution
+from contract.plan import Plan
 from contract.schedule import round_binary32
 from contract.wire import (
     EVALS_FILE,
@@ -39,7 +40,7 @@ from trainer.phases import PhaseClock
 from trainer.start import Post, get_ready, hold_execution
 from trainer.store import list_places
 from trainer.telemetry import Meter, watch_clock
-from trainer.train import train
+from trainer.train import is_at_fork, train
 
 TOTAL = 12
 
@@ -199,6 +200,24 @@ def test_unreadable_source_ends_at_the_step_that_needs_it_and_names_it(make_scen
     assert "No such file" in end.value.text
     # The first step had been read when the file went.
     assert rank.post.clock.step == rank.step
+
+
+@dataclasses.dataclass
+class Standing:
+    """Where a rank stands, as far as the fork is concerned."""
+
+    plan: Plan
+    step: int
+    staged_step: int = 4
+
+
+def test_state_is_saved_at_a_fork_unless_it_was_saved_there_already(tmp_path):
+    plan = a_plan(a_config(tmp_path))
+    child = retimed(plan, effective=8, total_steps=16)
+    assert is_at_fork(Standing(child, 8))
+    assert not is_at_fork(Standing(child, 8, staged_step=8))
+    assert not is_at_fork(Standing(child, 9))
+    assert not is_at_fork(Standing(plan, 0))
 
 
 def test_gang_that_fell_back_before_an_execution_change_runs_the_plan_before_it(tmp_path):

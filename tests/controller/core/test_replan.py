@@ -79,14 +79,17 @@ def test_unreadable_step_log_stops_the_forecast_and_not_the_gang():
     assert run.decide().rule == "watch"
 
 
-def test_clock_jump_makes_the_deadline_unknown_until_the_owner_confirms_it():
+@pytest.mark.parametrize("reserve_ms", [0, 1])
+def test_clock_jump_makes_the_deadline_unknown_until_the_owner_confirms_it(reserve_ms):
     run = a_dated_run()
     run.train_and_pass(60)
     run.after(1_000, wall_jump_ms=10**8)
     run.settle()
     run.training(60)
     assert "evaluate" not in run.settle()
-    run.asked("amend", terms=run.memory.policy.terms.model_copy(update={"reserve_ms": 1}))
+    assert "the wall clock jumped" in explain_silence(run.snapshot(), run.memory)
+    terms = run.memory.policy.terms.model_copy(update={"reserve_ms": reserve_ms})
+    run.asked("amend", terms=terms)
     run.pass_once()
     run.seeing(intents=[])
     run.training(30)
@@ -177,12 +180,12 @@ def test_cut_too_small_for_a_revision_is_made_as_large_as_one():
     assert open_proposal(run).change.total_steps == 800
 
 
-def test_floor_that_leaves_no_cut_leads_to_nothing_once_not_each_pass():
+def test_floor_that_leaves_no_cut_leads_to_nothing_and_is_told():
     run = a_dated_run(floor_percent=99, min_change_percent=2)
     run.train_and_pass(60)
     rules = run.train_and_pass(30, step_s=20)
-    assert rules.count("propose") == 1
-    assert run.memory.proposal is None
+    assert set(rules) == {"evaluate"}
+    assert "leaves no cut worth a revision" in explain_silence(run.snapshot(), run.memory)
 
 
 # --- how it ends ---

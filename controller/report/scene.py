@@ -1,0 +1,233 @@
+"""What the pictures show, as plain numbers: seconds since launch, steps, shares of the peak."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, TypeVar
+
+from contract.plan import Plan
+from contract.wire import StepRecord
+from controller.core.chronicle import Evaluation
+from controller.core.memory import Memory
+from controller.core.outcome import find_counterfactual_ms
+from controller.core.proposal import Revision
+from controller.core.summary import Evidence
+
+MAX_POINTS = 400
+"""Of one curve: more than a screen has, few enough that the page stays small."""
+MS_PER_S = 1_000
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Points of one line."""
+
+    xs: Sequence[float]
+    ys: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened at one moment, drawn into every panel of time."""
+
+    kind: Literal["incident", "revision"]
+    at_s: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Guess:
+    """When the run was forecast to finish, as recorded; seconds since launch."""
+
+    at_s: float
+    low_s: float
+    middle_s: float
+    high_s: float
+    total_steps: int
+    """Of the plan that it was made for."""
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How many steps the run was to take, and when that held."""
+
+    from_s: float
+    to_s: float
+    total_steps: int
+
+
+@dataclass(frozen=True)
+class TimeScene:
+    """Everything on the axis of time; None: there is none."""
+
+    end_s: float
+    """Of what is known."""
+    deadline_s: float | None
+    due_s: float | None
+    finish_s: float | None
+    counterfactual_s: float | None
+    guesses: Sequence[Guess]
+    progress: Sequence[Curve]
+    """Completed steps, one curve for each attempt."""
+    horizons: Sequence[Horizon]
+    pace: Sequence[Curve]
+    """Seconds a step, median over neighbours, one curve for each attempt."""
+    attempts: Sequence[tuple[int, float, float]]
+    """(number, launched, ended)"""
+    marks: Sequence[Mark]
+
+
+@dataclass(frozen=True)
+class RateScene:
+    """Learning rate over steps, in percent of the peak."""
+
+    genesis: Curve
+    planned: Curve
+    """The plan in force."""
+    executed: Curve
+    """As logged, on the surviving line."""
+    forks: Sequence[int]
+    is_revised: bool
+
+
+# --- time ---
+
+
+def set_time_scene(evidence: Evidence) -> TimeScene:
+    """Return what happened over time."""
+    memory, chronicle = evidence.memory, evidence.chronicle
+    terms, origin = memory.policy.terms, origin_s(evidence)
+    read_s = chronicle.read_at.wall_ms / MS_PER_S if chronicle.read_at else origin
+    end_s = max([read_s, *(history.ended_wall_s for history in evidence.histories)]) - origin
+    finished = chronicle.completed_at if memory.rest == "completed" else None
+    surviving = evidence.course.surviving
+
+    def since(wall_ms: int | None) -> float | None:
+        return None if wall_ms is None else wall_ms / MS_PER_S - origin
+
+    return TimeScene(
+        end_s=end_s,
+        deadline_s=since(terms.deadline_wall_ms),
+        due_s=since(terms.due_wall_ms),
+        finish_s=since(finished.wall_ms if finished else None),
+        counterfactual_s=since(find_counterfactual_ms(evidence.course)),
+        guesses=[_guess(it, origin) for it in chronicle.evaluations],
+        progress=[
+            _curve([(it.wall_s - origin, float(it.step + 1)) for it in thin(history.steps)])
+            for history in evidence.histories
+            if history.steps
+        ],
+        horizons=list(_list_horizons(memory, surviving, origin, end_s)),
+        pace=[_smooth(history.steps, origin) for history in evidence.histories if history.steps],
+        attempts=[
+            (it.number, it.launched_wall_s - origin, it.ended_wall_s - origin)
+            for it in evidence.histories
+        ],
+        marks=list(_list_marks(memory, surviving, origin)),
+    )
+
+
+def origin_s(evidence: Evidence) -> float:
+    """Return the wall clock of the launch."""
+    launched_ms = evidence.memory.policy.terms.launched_wall_ms
+    starts = [history.launched_wall_s for history in evidence.histories[:1]]
+    return launched_ms / MS_PER_S if launched_ms else min(starts, default=0.0)
+
+
+def _guess(evaluation: Evaluation, origin: float) -> Guess:
+    found = evaluation.facts.forecast
+    low, middle, high = (
+        wall_ms / MS_PER_S - origin
+        for wall_ms in (found.p10_wall_ms, found.p50_wall_ms, found.p90_wall_ms)
+    )
+    return Guess(
+        at_s=found.at_wall_ms / MS_PER_S - origin,
+        low_s=low,
+        middle_s=middle,
+        high_s=high,
+        total_steps=found.total_steps,
+    )
+
+
+def _list_horizons(
+    memory: Memory, surviving: Mapping[int, StepRecord], origin: float, end_s: float
+) -> Iterator[Horizon]:
+    total, since = memory.genesis.total_steps, 0.0
+    for revision in memory.adopted:
+        if revision.kind == "horizon":
+            at_s = fork_at_s(revision, surviving) - origin
+            yield Horizon(since, at_s, total)
+            total, since = revision.total_steps, at_s
+    yield Horizon(since, max(since, end_s), total)
+
+
+def fork_at_s(revision: Revision, surviving: Mapping[int, StepRecord]) -> float:
+    """Return the wall clock at which the revision took effect, or when it was published."""
+    before = surviving.get(revision.fork_step - 1)
+    return before.wall_s if before else revision.published_at.wall_ms / MS_PER_S
+
+
+def _list_marks(
+    memory: Memory, surviving: Mapping[int, StepRecord], origin: float
+) -> Iterator[Mark]:
+    for number, incident in enumerate(memory.incidents, 1):
+        at_ms = incident.ended_wall_ms or incident.at.wall_ms
+        yield Mark("incident", at_ms / MS_PER_S - origin, f"{number} {incident.cause}")
+    for revision in memory.adopted:
+        yield Mark("revision", fork_at_s(revision, surviving) - origin, revision.kind)
+
+
+# --- learning rate ---
+
+
+def set_rate_scene(evidence: Evidence) -> RateScene:
+    """Return the learning rate before and after each revision, and as it was received."""
+    memory, surviving = evidence.memory, evidence.course.surviving
+    plan = memory.held_plan
+    return RateScene(
+        genesis=_knots(memory.genesis),
+        planned=_knots(plan),
+        executed=_curve(
+            [(float(it.step), _percent(it, plan)) for it in thin([*surviving.values()])]
+        ),
+        forks=[it.fork_step for it in memory.adopted if it.kind == "horizon"],
+        is_revised=memory.genesis.anneals != plan.anneals,
+    )
+
+
+def _knots(plan: Plan) -> Curve:
+    """Return the corners of the schedule: it is linear between them."""
+    return _curve([(float(step), 100 * float(it)) for step, it in plan.knots_of("learning_rate")])
+
+
+def _percent(record: StepRecord, plan: Plan) -> float:
+    group = min(record.lr)
+    return 100 * float.fromhex(record.lr[group]) / float(plan.peaks["learning_rate"][group])
+
+
+# --- points ---
+
+
+def _curve(points: Sequence[tuple[float, float]]) -> Curve:
+    return Curve([x for x, _ in points], [y for _, y in points])
+
+
+def thin(items: Sequence[Item], most: int = MAX_POINTS) -> list[Item]:
+    """Return at most about `most` items, evenly spread, the last one among them."""
+    stride = max(1, -(-len(items) // most))
+    kept = list(items[::stride])
+    if items and (len(items) - 1) % stride:
+        kept.append(items[-1])
+    return kept
+
+
+def _smooth(steps: Sequence[StepRecord], origin: float) -> Curve:
+    """Return the seconds a step took: a median of neighbours, first steps left out."""
+    plain = [record for record in steps if "first" not in record.tags] or list(steps)
+    size = max(1, -(-len(plain) // (MAX_POINTS // 2)))
+    groups = [plain[start : start + size] for start in range(0, len(plain), size)]
+    return _curve(
+        [(it[-1].wall_s - origin, median(record.step_s for record in it)) for it in groups]
+    )

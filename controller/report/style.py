@@ -1,0 +1,57 @@
+"""Colours by role, in light and dark, and the page's style."""
+
+ROLES = {
+    # role: (stand-in that figures are drawn with, light, dark)
+    "ink": ("#010100", "#1c2128", "#e6e9ed"),
+    "muted": ("#010200", "#5a6572", "#9ba6b2"),
+    "grid": ("#010300", "#dde2e8", "#2d343c"),
+    "line": ("#010400", "#0a5cc2", "#6fb1ff"),
+    "ghost": ("#010500", "#8a94a0", "#7d8894"),
+    "bad": ("#010600", "#c22f0f", "#ff8a6b"),
+    "good": ("#010700", "#177a3b", "#5fd08a"),
+    "revision": ("#010800", "#7b3fbf", "#c5a0ff"),
+    "surface": ("#010900", "#ffffff", "#14181d"),
+}
+"""Figures are drawn in stand-ins that the page replaces by variables of its style."""
+
+
+def stand_in(role: str) -> str:
+    """Return the colour that a figure is drawn with for `role`."""
+    return ROLES[role][0]
+
+
+def _variables(index: int) -> str:
+    return " ".join(f"--{role}: {colours[index]};" for role, colours in ROLES.items())
+
+
+CSS = (
+    f"""
+:root {{ color-scheme: light dark; {_variables(1)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {_variables(2)} }} }}
+"""
+    + """
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.2rem 1rem 4rem; max-width: 58rem; background: var(--surface);
+  color: var(--ink); font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
+h1 { font-size: 1.5rem; margin: 0 0 .2rem; overflow-wrap: anywhere; }
+h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; border-bottom: 1px solid var(--grid); }
+h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; }
+p { margin: .4rem 0; } .lead { font-size: 1.12rem; } .muted { color: var(--muted); }
+.wide { overflow-x: auto; margin: .6rem 0; }
+.wide > svg { display: block; width: 100%; min-width: 29rem; height: auto; }
+.wide > svg text { font-family: inherit !important; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; }
+th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0;
+  border-bottom: 1px solid var(--grid); }
+th { color: var(--muted); font-weight: 500; white-space: nowrap; }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.w { min-width: 15rem; overflow-wrap: anywhere; } td { overflow-wrap: break-word; }
+code { font-size: .92em; overflow-wrap: anywhere; }
+.good { color: var(--good); } .bad { color: var(--bad); }
+.bar { height: .7rem; background: var(--line); min-width: 1px; }
+summary { cursor: pointer; color: var(--muted); }
+@media print { body { max-width: none; padding: 0; } h2, h3 { break-after: avoid; }
+  .wide { overflow: visible; } .wide > svg { min-width: 0; break-inside: avoid; }
+  tr { break-inside: avoid; } }
+"""
+)
