@@ -62,9 +62,9 @@ test: check ## All checks, then unit, property, simulation and end-to-end tests
 test-faults: setup ## The longer fault tests, with real processes
 	$(BIN)/python -m pytest tests -n $(FAULT_WORKERS) -m faults
 
-demo: setup ## Train a small model through a crash to its end, in runs/demo
+demo: setup ## A small run through gate, crash, slow-down and re-plan to its end in time, in runs/demo
 	@$(BIN)/python -m tools.set_aside runs/demo
-	$(BIN)/ctl launch samples/demo.yaml --drill samples/demo-drill.yaml
+	@$(BIN)/python -m tools.demo
 
 sim: setup ## Simulate N runs under faults, from SEED on: make sim SEED=7 N=1000
 	$(BIN)/python -m tests.sim --seed $(SEED) --count $(N)

@@ -109,13 +109,13 @@ def conclude(run_dir: Path, story: Story, launch_code: int) -> Judgement:
         return Judgement(FAILED, [f"ctl launch ended with {launch_code}"])
     if summary is None:
         return Judgement(FAILED, [f"the run goes on. Next: ctl status {run_dir.name} --watch"])
-    return judge(summary, await_paces(run_dir / "drills.jsonl", story))
+    return judge(summary, await_paces(run_dir / "drills.jsonl", story), story)
 
 
 def await_paces(path: Path, story: Story) -> Sequence[Members]:
     """Return the pacer's records; it ends a moment after the run."""
     deadline = time.monotonic() + RECORD_S
-    last = f"{float(list_drills(story)[-1]['stepS']):g}"
+    last = f"{float(str(list_drills(story)[-1]['stepS'])):g}"
     while True:
         lines = path.read_text().splitlines() if path.exists() else []
         found = [it for it in map(json.loads, lines) if "pacedSteps" in it]

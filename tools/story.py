@@ -49,6 +49,8 @@ STORY_HELD, FAILED, RUINED = 0, 1, 6
 MIN_MISS = 0.05
 LATE_PERCENT, SLACK = 25.0, 1.05
 """A set-point is held when fewer steps are late by themselves and the median is within 5%."""
+OUTAGE_SHARE = 0.1
+"""Of all stepping: a restart that takes so much longer than expected moves the whole story."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Story:
     reserve_s: float
     due_s: float
     """From the launch to the instant by which the forecast must have the run done."""
+    outage_s: float
+    """What the crash costs, about."""
 
     @property
     def deadline_s(self) -> float:
@@ -108,8 +112,8 @@ def _draw(steps: int, pace_s: float, step_s: float, start_s: float) -> Story:
     crash = save_every * 3 // 2
     slow = crash + 5 + save_every * 2 // 3
     warm_s = min(start_s, START_STEPS * step_s)
-    replay_s = (crash - save_every) * pace_s
-    outside_s = 2 * warm_s + DETECT_S + replay_s + EVAL_STEPS * step_s
+    outage_s = warm_s + DETECT_S + (crash - save_every) * pace_s
+    outside_s = warm_s + outage_s + EVAL_STEPS * step_s
     ahead_s = (steps - slow) * pace_s
     return Story(
         steps=steps,
@@ -122,6 +126,7 @@ def _draw(steps: int, pace_s: float, step_s: float, start_s: float) -> Story:
         settle_s=25 * pace_s,
         reserve_s=1.5 * (END_STEPS * step_s + END_S),
         due_s=outside_s + slow * pace_s + (1 + MARGIN) * ahead_s,
+        outage_s=outage_s,
     )
 
 
@@ -178,14 +183,15 @@ class Judgement:
     sentences: Sequence[str]
 
 
-def judge(summary: Members | None, paces: Sequence[Members]) -> Judgement:
+def judge(summary: Members | None, paces: Sequence[Members], story: Story) -> Judgement:
     """Return whether the story held; `paces` are the pacer's own records of its set-points."""
     if summary is None:
         return Judgement(FAILED, ["the run left no summary"])
     failures = list(_find_failures(summary))
     if not failures:
         return Judgement(STORY_HELD, _tell_facts(summary))
-    if summary.get("outcome") == "completed" and (unheld := _find_unheld(paces)):
+    unheld = [*_find_unheld(paces), *_find_slow_restart(summary, story)]
+    if summary.get("outcome") == "completed" and unheld:
         text = "other load on this machine ruined the story; nothing is wrong with the run"
         return Judgement(RUINED, [text, *unheld, *failures])
     return Judgement(FAILED, failures)
@@ -238,6 +244,14 @@ def _find_unheld(paces: Sequence[Members]) -> list[str]:
                 f" {median_s:.3f} s, {percent:.0f}% of {steps} steps were slower by themselves"
             )
     return found
+
+
+def _find_slow_restart(summary: Members, story: Story) -> list[str]:
+    incidents = cast("Sequence[Members]", summary.get("incidents") or ())
+    cost_s = sum(float(cast("float", it.get("cost_seconds") or 0)) for it in incidents)
+    if cost_s <= story.outage_s + OUTAGE_SHARE * story.stepping_s:
+        return []
+    return [f"the restart took {cost_s:.0f} s where {story.outage_s:.0f} s were expected"]
 
 
 def _tell_facts(summary: Members) -> list[str]:

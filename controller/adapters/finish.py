@@ -47,7 +47,7 @@ def gather_evidence(
     memory: Memory,
     peak_flops_per_second: float | None,
 ) -> Evidence:
-    """Return all that summary and report are made from, as it stood at the newest record.
+    """Return all that summary and report are made from, up to the newest record or step.
 
     Raises:
         PortError: a file cannot be read.

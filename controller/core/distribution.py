@@ -138,7 +138,8 @@ class NormalPlusGamma:
             above = carried if cell.low == end else _integrate(top)
             end, carried = cell.high, _integrate(bottom)
             total += cell.weight * (above - carried) / (top - bottom)
-        return total / self._weight
+        # Far out, the differences above round to either side of the last digit.
+        return min(1.0, max(0.0, total / self._weight))
 
     def quantile(self, share: float) -> float:
         """Return the value that the sum stays below with probability `share`."""

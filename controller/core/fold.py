@@ -186,7 +186,8 @@ def _fold_rest(memory: Memory, action: Action) -> Memory:
         case Complete():
             return _with(memory, rest="completed")
         case Rest():
-            return _with(memory, rest=action.state)
+            # A pause says nothing about lateness: what follows it needs its own row.
+            return _with(memory, rest=action.state, late=0)
         case _:
             return memory
 

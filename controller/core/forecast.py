@@ -18,13 +18,14 @@ PERMILLE = 1_000
 PRIOR_EXPOSURE_MS = 24 * 3_600_000
 PRIOR_DEVICES = 704
 """One interruption a day on 704 accelerators: between the 11.5 to 72 h on record for that size
-(arXiv 2407.21780 and 2410.21680, scaled) and the 8 to 24 h that Marin planned for."""
+(arXiv 2407.21783 and 2410.21680, scaled) and the 8 to 24 h that Marin planned for."""
 PRIOR_OUTAGES = 2
 """Outages that the prior of their length counts as."""
 PRIOR_OUTAGE_CV = 1.5
 """Standard deviation over mean: a lognormal of sigma 1.1, minutes mostly and now and then hours."""
 PRIOR_START_MS = 45 * 60_000
-"""Launch to first step where none was measured: a restart of the model case (marin#8538)."""
+"""Launch to first step where none was measured: 23 min to restore, as many to compile, cold
+(marin#8538)."""
 DETECTION_PER_START = 3
 """Noticing takes a third of restarting: 15 and 45 min in the model case."""
 
@@ -98,8 +99,8 @@ def learn_hazard(
 ) -> Hazard:
     """Return the hazard by the newest outages of attempts in `unplanned`, once the run settled.
 
-    What broke in the first `settle_ms` of training tells about a run that was new: to go on
-    counting it would have cut the model case's horizon by 40% after three days.
+    What broke in the first `settle_ms` of training tells about a run that was new: counting it
+    would have cut the model case's horizon by a quarter, for nothing (docs/forecast.md).
     """
     since_ms = settle_ms
     if len(pace.outages) == KEPT_OUTAGES:

@@ -9,6 +9,8 @@ MAX_STOP_S = 0.35
 """One stop: well below the second after which a scrape of a stopped rank is given up."""
 NATURAL_STEPS = 15
 """Behind the estimate of a step's own time: steady, and new within seconds."""
+TRIM, MAX_TRIM = 0.01, 0.1
+"""Of the set-point: one step's correction of the holds, and all of them together."""
 KEPT_STEPS = 20_000
 """Step times behind the reported median."""
 
@@ -49,6 +51,7 @@ class Governor:
     def move(self, set_point_s: float) -> None:
         """Take another set-point, 0 for none; the step under way counts for neither."""
         self.set_point_s = set_point_s
+        self._trim_s = 0.0
         self._times_s: deque[float] = deque(maxlen=KEPT_STEPS)
         self._steps = self._late = 0
         self._is_first = True
@@ -63,15 +66,28 @@ class Governor:
             return
         self._steps += 1
         self._times_s.append(step_s)
-        self._late += held_s == 0 and step_s > self.set_point_s
+        if held_s:
+            self._correct(step_s)
+        else:
+            self._late += step_s > self.set_point_s
+
+    def _correct(self, step_s: float) -> None:
+        """Move the holds by a hundredth towards the set-point, for what the estimate misses.
+
+        By its side only, not by how far: one stalled step says nothing about the next.
+        """
+        side = (step_s < self.set_point_s) - (step_s > self.set_point_s)
+        limit_s = MAX_TRIM * self.set_point_s
+        trim_s = self._trim_s + side * TRIM * self.set_point_s
+        self._trim_s = min(max(trim_s, -limit_s), limit_s)
 
     def hold(self) -> Hold | None:
         """Return how to hold the step that begins; None: not at all."""
         if not self._natural_s or not self.set_point_s:
             return None
         natural_s = median(self._natural_s)
-        held_s = self.set_point_s - natural_s
-        if held_s <= 0:
+        held_s = self.set_point_s - natural_s + self._trim_s
+        if natural_s >= self.set_point_s or held_s <= 0:
             return None
         # Spread over the step: else it would end between two stops of a long hold.
         count = ceil(held_s / MAX_STOP_S)

@@ -36,8 +36,8 @@ class Course:
 
     @property
     def horizon(self) -> Revision | None:
-        """The newest revision of the horizon that the gang adopted."""
-        found = [it for it in self.memory.adopted if it.kind == "horizon" and it.adopted_at]
+        """The newest revision of the horizon that governs, be it by the line it was left with."""
+        found = [it for it in self.memory.adopted if it.kind == "horizon"]
         return found[-1] if found else None
 
 

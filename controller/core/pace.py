@@ -20,8 +20,10 @@ SETTLING_STEPS = 5
 """The first steps of an attempt run slower: caches, allocators, clocks."""
 STATISTIC_STEPS = 5_000
 """Newest clean steps that the pace rests on: a day at 17.3 s a step."""
+FEW_STEPS = 2 * BLOCK_STEPS
+"""Fewer make no two means of ten, which an error takes."""
 FALLBACK_STEPS = 100
-"""Clean steps from before the window, where it holds none yet."""
+"""Newest clean steps, across the window's begin while it holds few."""
 KEPT_CLEAN_STEPS = 20_000
 KEPT_OUTAGES = 64
 KEPT_EXTRAS = 31
@@ -106,7 +108,7 @@ class PaceView(Frozen):
     """Of the window: untagged, none of an attempt's first five, not replayed."""
     step_us: int
     """Microseconds of a clean step: the median over means of ten, so that pauses that come
-    every few steps count. From before the window where it holds none."""
+    every few steps count. Across the window's begin while it holds under 20 clean steps."""
     error_us: int
     """Standard error of `step_us` as an estimate of the mean clean step."""
     extra_us: int
@@ -342,9 +344,7 @@ class PaceBook:
     def _build_view(self, since_step: int) -> PaceView:
         assert self._configuration is not None
         window = self._clean.since(since_step)
-        base = window[-STATISTIC_STEPS:] or self._clean.times_us[-FALLBACK_STEPS:]
-        # An attempt's first steps are a bad guess, and the only one before the sixth.
-        pace = estimate_pace(base or list(self._trained_us[-1:]))
+        pace = estimate_pace(self._choose_base(window))
         return PaceView(
             since_step=since_step,
             until_step=len(self._trained_us),
@@ -360,6 +360,15 @@ class PaceBook:
             execution_sha=self._configuration[0],
             outages=list(self._outages),
         )
+
+    def _choose_base(self, window: list[int]) -> list[int]:
+        """Return the steps to estimate from: the window's, or the newest while those are few."""
+        if len(window) >= FEW_STEPS:
+            return window[-STATISTIC_STEPS:]
+        unchanged = self._clean.since(self._watch.since_step)
+        newest = (unchanged or self._clean.times_us)[-FALLBACK_STEPS:]
+        # An attempt's first steps are a bad guess, and the only one before the sixth.
+        return newest or list(self._trained_us[-1:])
 
     def _begin_attempt(self, attempt: int, wall_ms: int) -> None:
         self._attempt, self._attempt_steps = attempt, 0

@@ -208,7 +208,7 @@ def _names_of(kind: object) -> list[str]:
 
 def _member_of(kind: object, part: int | str) -> object:
     """Return the model one step below, through unions, lists and mappings, or None."""
-    if not _is_model(kind):
+    if not _is_model(kind) or isinstance(part, int):
         return kind  # the position in a list, or the key of a mapping
     fields: dict[str, FieldInfo] = cast("type[BaseModel]", kind).model_fields
     for name, field in fields.items():

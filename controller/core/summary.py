@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from contract.plan import Plan
 from contract.wire import EvalRecord, StepRecord
@@ -43,7 +44,7 @@ class Evidence:
     """Of all devices together."""
     chronicle: Chronicle
 
-    @property
+    @cached_property
     def course(self) -> Course:
         """What the outcome is judged from."""
         surviving = surviving_steps(self.histories, self.memory.plan)

@@ -7,7 +7,7 @@ from contract.exits import describe_exit
 from controller.core.history import AttemptHistory
 from controller.core.memory import Incident, Memory
 from controller.core.summary import Evidence
-from controller.report.markup import table, text
+from controller.report.markup import folded, table, text
 from controller.report.scene import origin_s
 from controller.report.wording import (
     MS_PER_S,
@@ -20,6 +20,8 @@ from controller.report.wording import (
 )
 
 PERCENT = 100
+MAX_OPEN_ROWS = 12
+"""A longer table is shown on request: the picture tells the same."""
 
 
 def show_attempts(evidence: Evidence) -> str:
@@ -98,7 +100,11 @@ def show_evaluations(evidence: Evidence) -> str:
         for it in evidence.chronicle.evaluations
     )
     heads = ("made", "step", "a step takes", "P10", "P50", "P90", "P(on time)", "")
-    return table(heads, rows, numbers=(1, 2, 6)) if evidence.chronicle.evaluations else ""
+    if not evidence.chronicle.evaluations:
+        return ""
+    shown = table(heads, rows, numbers=(1, 2, 6))
+    count = len(evidence.chronicle.evaluations)
+    return shown if count <= MAX_OPEN_ROWS else folded(f"all {count:,}", shown)
 
 
 def _tell_verdict(*, counts: bool, is_late: bool) -> str:

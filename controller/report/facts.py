@@ -5,6 +5,7 @@ from typing import cast
 
 from controller.core.summary import Evidence
 from controller.report.markup import text
+from controller.report.scene import known_until_s
 from controller.report.wording import (
     MS_PER_S,
     NOTHING,
@@ -31,7 +32,7 @@ def tell_standing(evidence: Evidence, summary: Summary) -> str:
         return f"{name} halted after {steps} of {total} steps: {memory.halted}."
     if memory.rest is not None:
         return f"{name} is {memory.rest} after {steps} of {total} steps."
-    at = show_instant(evidence.chronicle.read_at.wall_ms if evidence.chronicle.read_at else None)
+    at = show_instant(round(known_until_s(evidence) * MS_PER_S))
     return f"{name} had trained {steps} of {total} steps by {at}{_tell_outlook(evidence)}."
 
 

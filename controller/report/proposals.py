@@ -91,7 +91,7 @@ def _tell_forecast(found: Forecast) -> str:
 
 def _list_end(story: Story, revision: Revision | None) -> Iterator[tuple[str, str]]:
     if story.ended_at is not None:
-        yield "ended", f"{show_instant(story.ended_at.wall_ms)}: {story.reason}"
+        yield "answered", f"{show_instant(story.ended_at.wall_ms)}: {story.reason}"
     if revision is None:
         return
     step = revision.adopted_step

@@ -99,8 +99,7 @@ def set_time_scene(evidence: Evidence) -> TimeScene:
     """Return what happened over time."""
     memory, chronicle = evidence.memory, evidence.chronicle
     terms, origin = memory.policy.terms, origin_s(evidence)
-    read_s = chronicle.read_at.wall_ms / MS_PER_S if chronicle.read_at else origin
-    end_s = max([read_s, *(history.ended_wall_s for history in evidence.histories)]) - origin
+    end_s = known_until_s(evidence) - origin
     finished = chronicle.completed_at if memory.rest == "completed" else None
     surviving = evidence.course.surviving
 
@@ -127,6 +126,13 @@ def set_time_scene(evidence: Evidence) -> TimeScene:
         ],
         marks=list(_list_marks(memory, surviving, origin)),
     )
+
+
+def known_until_s(evidence: Evidence) -> float:
+    """Return the wall clock of the newest record or step: a living gang's log is ahead."""
+    read_at = evidence.chronicle.read_at
+    read_s = read_at.wall_ms / MS_PER_S if read_at else origin_s(evidence)
+    return max([read_s, *(history.ended_wall_s for history in evidence.histories)])
 
 
 def origin_s(evidence: Evidence) -> float:
@@ -189,9 +195,7 @@ def set_rate_scene(evidence: Evidence) -> RateScene:
     return RateScene(
         genesis=_knots(memory.genesis),
         planned=_knots(plan),
-        executed=_curve(
-            [(float(it.step), _percent(it, plan)) for it in thin([*surviving.values()])]
-        ),
+        executed=_curve(list(_list_rates(thin([*surviving.values()]), plan))),
         forks=[it.fork_step for it in memory.adopted if it.kind == "horizon"],
         is_revised=memory.genesis.anneals != plan.anneals,
     )
@@ -202,9 +206,13 @@ def _knots(plan: Plan) -> Curve:
     return _curve([(float(step), 100 * float(it)) for step, it in plan.knots_of("learning_rate")])
 
 
-def _percent(record: StepRecord, plan: Plan) -> float:
-    group = min(record.lr)
-    return 100 * float.fromhex(record.lr[group]) / float(plan.peaks["learning_rate"][group])
+def _list_rates(records: Sequence[StepRecord], plan: Plan) -> Iterator[tuple[float, float]]:
+    """Yield (step, percent of the peak) of the first group that the plan knows."""
+    peaks = plan.peaks["learning_rate"]
+    for record in records:
+        for group in sorted(set(record.lr) & set(peaks))[:1]:
+            rate = float.fromhex(record.lr[group])
+            yield float(record.step), 100 * rate / float(peaks[group])
 
 
 # --- points ---

@@ -1,12 +1,12 @@
 """What must hold of proposals, revisions and what the gangs run, against ledger and world."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 
 from contract.plan import Plan
-from contract.schedule import Knots, value_at
+from contract.schedule import value_at
 from controller.core.actions import (
     Action,
     Approve,
@@ -26,6 +26,9 @@ from controller.simulate.steps import Stretch
 from controller.simulate.world import World
 
 PERCENT = 100
+FINAL = Fraction(1, 20)
+"""Of the peak, in every simulated run."""
+END = 10**12
 
 
 @dataclass
@@ -175,39 +178,50 @@ class PlanCheckers:
         """Every step of the surviving line ran what the plan in force says of it."""
         plans, last = self.world.plans, memory.plan
         ran = surviving(self.world.log.stretches)
-        self._demand(sorted(ran) == list(range(last.total_steps)), "steps are missing")
-        for step, sha in ran.items():
-            if sha != last.sha and differs_at(plans[sha], last, step):
+        reached = [(first, end) for first, end, _ in ran]
+        ends = [0, *(end for _, end in reached)]
+        starts = [*(first for first, _ in reached), last.total_steps]
+        self._demand(starts == ends, "steps are missing")
+        for first, end, sha in ran:
+            if sha != last.sha and (step := find_difference(plans[sha], last, first, end)) >= 0:
                 self.world.violate(f"step {step} ran another schedule than the chain's")
-                return
 
 
-def surviving(stretches: Iterable[Stretch]) -> dict[int, str]:
-    """Return step -> plan of its newest computation on the surviving line."""
-    ran: dict[int, str] = {}
+def surviving(stretches: Iterable[Stretch]) -> list[tuple[int, int, str]]:
+    """Return (first step, end, plan) of the newest computations on the surviving line."""
+    ran: list[tuple[int, int, str]] = []
     line = ""
     for stretch in stretches:
-        if stretch.line != line:
-            ran = {step: sha for step, sha in ran.items() if step < stretch.first}
-            line = stretch.line
-        ran |= dict.fromkeys(range(stretch.first, stretch.end), stretch.plan_sha)
+        last = END if stretch.line != line else stretch.end
+        line = stretch.line
+        before = [(low, min(high, stretch.first), sha) for low, high, sha in ran]
+        after = [(max(low, last), high, sha) for low, high, sha in ran]
+        pieces = [*before, (stretch.first, stretch.end, stretch.plan_sha), *after]
+        ran = [piece for piece in pieces if piece[0] < piece[1]]
     return ran
 
 
-def differs_at(left: Plan, right: Plan, step: int) -> bool:
-    """Return whether two plans give the step another rate, mixture, context or execution."""
-    if step >= min(left.total_steps, right.total_steps):
-        return True
-    is_other_rate = any(
-        value_at(left.knots_of(name), step) != value_at(right.knots_of(name), step)
-        for name in left.anneals
-    )
-    return is_other_rate or _data_at(left, step) != _data_at(right, step)
+def find_difference(left: Plan, right: Plan, first: int, end: int) -> int:
+    """Return the first step from `first` on at which rate or data differ; -1: none below `end`.
+
+    All of it is linear or constant between knots and stages, so the ends of the pieces decide.
+    """
+    if end > min(left.total_steps, right.total_steps):
+        return min(left.total_steps, right.total_steps)
+    steps = {first, end - 1}
+    for plan in (left, right):
+        for knots in plan.anneals.values():
+            steps |= {near for step, _ in knots for near in (step - 1, step, step + 1)}
+        starts = [stage.start for stage in (*plan.mixture.stages, *plan.context)]
+        steps |= {near for start in starts for near in (start - 1, start)}
+    wanted = sorted(step for step in steps if first <= step < end)
+    return next((step for step in wanted if _values_at(left, step) != _values_at(right, step)), -1)
 
 
-def _data_at(plan: Plan, step: int) -> tuple[dict[str, int], int]:
+def _values_at(plan: Plan, step: int) -> tuple[object, ...]:
+    rates = {name: value_at(plan.knots_of(name), step) for name in plan.anneals}
     stage = plan.mixture.stages[plan.mixture_index_at(step)]
-    return stage.parts, plan.context_at(step).length
+    return (rates, stage.parts, plan.context_at(step).length)
 
 
 def list_faults(genesis: Plan, parent: Plan, child: Plan, terms: Terms) -> list[str]:
@@ -215,35 +229,26 @@ def list_faults(genesis: Plan, parent: Plan, child: Plan, terms: Terms) -> list[
     faults: list[str] = []
     if child.parent != parent.sha:
         faults.append("it follows another plan")
-    before, after = parent.knots_of("learning_rate"), child.knots_of("learning_rate")
     fork = child.effective
-    if any(value_at(before, step) != value_at(after, step) for step in range(fork)):
-        faults.append("the rate's past changed")
-    if any(_data_at(parent, step) != _data_at(child, step) for step in range(fork)):
-        faults.append("the data's past changed")
+    if fork and find_difference(parent, child, 0, fork) >= 0:
+        faults.append("the past changed")
     if child.kind == "horizon":
-        faults += _list_horizon_faults(genesis, child, terms, (before, after))
+        faults += _list_horizon_faults(genesis, parent, child, terms)
     elif (parent.total_steps, parent.anneals) != (child.total_steps, child.anneals):
         faults.append("the schedule changed")
     return faults
 
 
-def _list_horizon_faults(
-    genesis: Plan, child: Plan, terms: Terms, knots: tuple[Knots, Knots]
-) -> list[str]:
-    before, after = knots
+def _list_horizon_faults(genesis: Plan, parent: Plan, child: Plan, terms: Terms) -> list[str]:
+    before, after = parent.knots_of("learning_rate"), child.knots_of("learning_rate")
     fork, original = child.effective, genesis.total_steps
-    rates = [value_at(after, step) for step in range(fork, child.total_steps)]
-    final = Fraction(1, 20)
+    later = [value for step, value in after if step > fork]
+    rates = [value_at(after, fork), *later]
     found = {
-        "the rate jumps at the fork": rates[:1] != [value_at(before, fork)],
-        "the rate rises": _rises(rates),
-        "the rate ends elsewhere": rates[-1:] != [final],
+        "the rate jumps at the fork": rates[0] != value_at(before, fork),
+        "the rate rises": any(after > before for before, after in pairwise(rates)),
+        "the rate ends elsewhere": after[-1] != (child.total_steps - 1, FINAL),
         "the fork is outside the window": fork * PERCENT > terms.window_percent * original,
         "it is below the floor": child.total_steps * PERCENT < terms.floor_percent * original,
     }
     return [what for what, is_so in found.items() if is_so]
-
-
-def _rises(rates: Sequence[Fraction]) -> bool:
-    return any(later > earlier for earlier, later in pairwise(rates))

@@ -249,8 +249,8 @@ def test_plan_whose_parent_is_missing_ends_84(kind, make_run, launch):
 def test_unreadable_text_ends_1_at_the_step_that_needs_it(kind, make_run, launch):
     run = make_run(kind, total_steps=FAR)
     stages = [
-        {"start": 0, "parts": {"code": 32}},
-        {"start": 6, "parts": {"docs": 32}},
+        {"start": 0, "from_percent": 0, "parts": {"code": 32}},
+        {"start": 6, "from_percent": 0, "parts": {"docs": 32}},
     ]
     mixture = run.plan.mixture.model_validate({**run.plan.mixture.model_dump(), "stages": stages})
     run.replace_plan(mixture=mixture)

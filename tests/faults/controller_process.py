@@ -1,9 +1,11 @@
 """One controller process of a fault test: the real adapters, and where asked a sudden death.
 
     python -m tests.faults.controller_process RUN_DIR [--die PORT.METHOD:WHEN:COUNT]
+                                                      [--late PORT.METHOD:SECONDS:COUNT]
 
-WHEN is `before` or `after`; COUNT is the number of the call, from 1. Nothing of this is known to
-the code under test: the ports are wrapped from outside.
+WHEN is `before` or `after`; COUNT is the number of the call, from 1; a late call begins so many
+SECONDS after it should. Nothing of this is known to the code under test: the ports are wrapped
+from outside.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -85,15 +88,44 @@ class Death:
         return wrapped
 
 
-class Mortal:
-    """A port, one method of which may be the last thing that the process calls."""
+@dataclass
+class Delay:
+    """A pause before the COUNTth call of one method."""
 
-    def __init__(self, name: str, port: object, death: Death) -> None:
-        self._name, self._port, self._death = name, port, death
+    method: str
+    seconds: str
+    count: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Delay":
+        method, seconds, count = text.split(":")
+        return cls(method, seconds, int(count))
+
+    def around(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        if name != self.method:
+            return call
+
+        def wrapped(*args: Any, **options: Any) -> Any:
+            self.count -= 1
+            if self.count == 0:
+                threading.Event().wait(float(self.seconds))
+            return call(*args, **options)
+
+        return wrapped
+
+
+class Mortal:
+    """A port, one method of which may be the last thing that the process calls, or come late."""
+
+    def __init__(self, name: str, port: object, *troubles: Death | Delay) -> None:
+        self._name, self._port, self._troubles = name, port, troubles
 
     def __getattr__(self, method: str) -> Any:
         value = getattr(self._port, method)
-        return self._death.around(f"{self._name}.{method}", value) if callable(value) else value
+        if callable(value):
+            for trouble in self._troubles:
+                value = trouble.around(f"{self._name}.{method}", value)
+        return value
 
 
 def build_ports(run_dir: Path, order: dict[str, Any], lease: Lease) -> Ports:
@@ -126,6 +158,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--die", default="none:never:0")
+    parser.add_argument("--late", default="none:0:0")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     run_dir = options.run_dir
@@ -149,9 +182,12 @@ def main() -> int:
         genesis = {"policy": order["policy"], "plan": order["plan"]}
         ports.ledger.append("run", genesis, clock.now())
     ports.ledger.append("epoch", {"takeover": lease.is_takeover}, clock.now())
-    death = Death.parse(options.die)
+    death, delay = Death.parse(options.die), Delay.parse(options.late)
     mortal = Ports(
-        **{one.name: Mortal(one.name, getattr(ports, one.name), death) for one in fields(Ports)}
+        **{
+            one.name: Mortal(one.name, getattr(ports, one.name), death, delay)
+            for one in fields(Ports)
+        }
     )
     cadence = Cadence(telemetry_ms=500, store_ms=500, probe_ms=1_000, probe_idle_ms=500)
     reconciler = Reconciler(mortal, build_status, cadence=cadence, status_every_ms=300)

@@ -23,6 +23,7 @@ from controller.core.memory import Memory
 from controller.core.planning import LOCAL_SKEW_MS
 from controller.core.policy import Budget, Policy
 from controller.core.snapshot import OwnerIntent
+from controller.core.terms import Terms
 from controller.ports import LedgerRecord
 from tests.conformance import harness
 from tests.conformance.trainers import MINIMAL
@@ -76,10 +77,11 @@ class World:
     def path(self) -> Path:
         return self.run.path
 
-    def control(self, *, die: str | None = None) -> Controller:
+    def control(self, *, die: str | None = None, late: str | None = None) -> Controller:
         """Start a controller."""
         log = self.logs / f"controller-{len(self.controllers)}.log"
         options = [] if die is None else ["--die", die]
+        options += [] if late is None else ["--late", late]
         with log.open("wb") as err:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.faults.controller_process", str(self.path), *options],
@@ -264,7 +266,7 @@ def make_world(path: Path, *, total_steps: int = 60, **options: Any) -> World:
 
     Options: `kind` of trainer, `place` (where the run's directory is made), `step_s`, `deadline_s`
     of every phase, `environment`, `command`, `budget` (members of Budget), `run` (members of the
-    trainer's config), `save_every` so many steps, `cascade_ms`, `margin_ms`.
+    trainer's config), `save_every` so many steps, `cascade_ms`, `margin_ms`, `terms`.
     """
     base = options.pop("kind", MINIMAL)
     deadline_s = options.pop("deadline_s", base.deadline_s)
@@ -297,6 +299,11 @@ def make_world(path: Path, *, total_steps: int = 60, **options: Any) -> World:
         start_ms=10_000,
         heartbeat_ms=run.config.limits.heartbeat_s * 1000,
         budget=budget,
+        terms=Terms(
+            launched_wall_ms=time.time_ns() // 1_000_000,
+            source_tokens={name: it.train_tokens for name, it in run.config.sources.items()},
+            **options.pop("terms", {}),
+        ),
         wake_ms=200,
     )
     assert not options, options

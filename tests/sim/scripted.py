@@ -1,12 +1,14 @@
-"""Two short lives that hold every kind of moment, for strikes at each port call."""
+"""Short lives that hold every kind of moment, for strikes at each port call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from controller.core.terms import Terms
+from controller.simulate.agenda import FIRST_WALL_MS
 from controller.simulate.campaign import new_random
 from controller.simulate.habitat import Pace
 from controller.simulate.life import Life
-from controller.simulate.scenario import sim_plan, sim_policy
+from controller.simulate.scenario import mixed_plan, sim_plan, sim_policy, sim_terms
 from controller.simulate.world import World
 
 LIMIT_MS = 7_200_000
@@ -37,6 +39,37 @@ def freeze_and_fork(life: Life) -> None:
     )
 
 
+def replan_and_crash(life: Life) -> None:
+    """The run is late, the owner approves what is proposed, a rank is killed after the fork."""
+
+    def is_open() -> bool:
+        memory = life.checkers.memory
+        return memory is not None and memory.proposal is not None
+
+    when(life, is_open, life.approve)
+    when(life, lambda: has_adopted(life), lambda: on_rank(life.world, "kill"))
+
+
+def has_adopted(life: Life) -> bool:
+    """Return whether the gang logged two steps under a revision."""
+    gang = life.world.gang
+    if gang is None or len(gang.follower.chain) < 2:
+        return False
+    return (gang.completed() or 0) >= gang.plan.effective + 2
+
+
+LATE = sim_terms(
+    mode="propose",
+    deadline_wall_ms=FIRST_WALL_MS + 450_000,
+    window_percent=80,
+    evaluate_every_ms=40_000,
+    settle_ms=60_000,
+    min_clean_steps=2,
+    save_every_steps=5,
+)
+"""Of a run that needs 500 s, and 370 s at the floor."""
+
+
 def when(life: Life, condition: Callable[[], bool], deed: Callable[[], None]) -> None:
     """Do `deed` once, as soon as `condition` holds: a delayed life is the same life."""
 
@@ -63,28 +96,35 @@ class Expected:
     attempts: int
     causes: tuple[str, ...]
     line: str
+    steps: int = STEPS
+    terms: Terms = Terms()
+    has_revision: bool = False
 
 
 SCRIPTS = {
     "crash-suspend": Expected(crash_and_suspend, 3, ("killed",), "main"),
     "freeze-fork": Expected(freeze_and_fork, 3, ("stall",), "main-2"),
+    "replan-crash": Expected(
+        replan_and_crash, 2, ("killed",), "main", steps=48, terms=LATE, has_revision=True
+    ),
 }
 
 
 def scripted_life(
-    script: Script, at: tuple[int, str] | None = None, *, is_usurped: bool = False
+    expected: Expected, at: tuple[int, str] | None = None, *, is_usurped: bool = False
 ) -> Life:
-    """Live the script.
+    """Live a script.
 
     Before or after the n-th port call, if `at`, the controller is killed, or another one takes
     over while this one stands still there and then goes on.
     """
-    policy = sim_policy(ranks=2, wake_ms=30_000)
+    policy = sim_policy(ranks=2, wake_ms=30_000, terms=expected.terms)
     world = World(policy=policy, random=new_random(1), pace=Pace(save_every=5))
-    life = Life(world, sim_plan(STEPS))
+    steps = expected.steps
+    life = Life(world, mixed_plan(steps) if expected.has_revision else sim_plan(steps))
     life.killer.at = at
     life.killer.deed = life.usurp if is_usurped else None
-    script(life)
+    expected.script(life)
     life.see_through(LIMIT_MS)
     return life
 

@@ -1,23 +1,24 @@
-"""A strike before and after every single port call of two whole lives.
+"""A strike before and after every single port call of whole lives.
 
 The controller is killed there; or it is stopped there, another one takes over, and it wakes up.
 """
 
 import pytest
 
-from tests.sim.scripted import SCRIPTS, STEPS, scripted_life
+from tests.sim.scripted import SCRIPTS, scripted_life
 
 SHARDS = 4
 
 EFFECTS = {
     "crash-suspend": {"fleet.launch", "publisher.publish_control", "publisher.publish_plan"},
     "freeze-fork": {"fleet.close", "fleet.kill", "checkpoints.quarantine"},
+    "replan-crash": {"intents.read", "publisher.publish_control", "publisher.publish_plan"},
 }
 
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    return {name: scripted_life(expected.script) for name, expected in SCRIPTS.items()}
+    return {name: scripted_life(expected) for name, expected in SCRIPTS.items()}
 
 
 def assert_life_is_whole(life, name, where):
@@ -27,7 +28,27 @@ def assert_life_is_whole(life, name, where):
     assert life.is_completed, where
     assert len(life.world.gangs) == expected.attempts, where
     assert tuple(one.cause for one in life.memory.incidents) == expected.causes, where
-    assert life.world.highest[expected.line] == STEPS, where
+    assert life.world.highest[expected.line] == life.memory.plan.total_steps, where
+    if expected.has_revision:
+        assert_revision_is_whole(life, where)
+    else:
+        assert life.memory.plan.total_steps == expected.steps, where
+
+
+def assert_revision_is_whole(life, where):
+    """Assert that one proposal became one revision, approved once and adopted."""
+    verbs = [
+        action["verb"]
+        for record in life.world.book.records
+        if record.kind == "decision"
+        for action in record.body["actions"]
+    ]
+    once = {verb: verbs.count(verb) for verb in ("propose", "approve", "record_adoption")}
+    assert once == {"propose": 1, "approve": 1, "record_adoption": 1}, where
+    memory = life.memory
+    assert [plan.kind for plan in memory.chain] == ["genesis", "horizon"], where
+    assert [closed.outcome for closed in memory.closed] == ["approved"], where
+    assert memory.answers[-1].accepted, where
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -41,7 +62,7 @@ def test_script_holds_every_kind_of_moment(undisturbed, name):
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_controller_killed_at_any_port_call_changes_nothing(undisturbed, shard, side, name):
     for call in range(1 + shard, undisturbed[name].killer.calls + 1, SHARDS):
-        life = scripted_life(SCRIPTS[name].script, (call, side))
+        life = scripted_life(SCRIPTS[name], (call, side))
         where = f"{side} call {call} ({life.killer.names[call - 1]})"
         assert life.deaths == 1, where
         assert_life_is_whole(life, name, where)
@@ -51,7 +72,7 @@ def test_controller_killed_at_any_port_call_changes_nothing(undisturbed, shard, 
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_controller_overtaken_at_any_port_call_gets_nowhere(undisturbed, shard, name):
     for call in range(1 + shard, undisturbed[name].killer.calls + 1, SHARDS):
-        life = scripted_life(SCRIPTS[name].script, (call, "before"), is_usurped=True)
+        life = scripted_life(SCRIPTS[name], (call, "before"), is_usurped=True)
         where = f"call {call} ({life.killer.names[call - 1]})"
         assert life.world.book.epoch >= 2, where
         assert_life_is_whole(life, name, where)

@@ -4,7 +4,7 @@ Failures come in clusters, repairs have heavy tails, the pace drifts and jumps. 
 taken from the public record before the forecast's own spread was chosen, and stay as they are:
 
 - Time between interruptions: 11.5 to 72 h on 704 accelerators, a draw for each run
-  (arXiv 2407.21780 and 2410.21680, scaled to that size).
+  (arXiv 2407.21783 and 2410.21680, scaled to that size).
 - Clusters: eight failures in one day, one every 1 to 3 h (marin#8435): of all failures 35% are
   set off by another within hours, and there are bad spells of two days at four times the rate.
 - Repairs: minutes mostly, a mean of 1.7 h, the largest 4.5 to 18 h (marin#8534, BLOOM).

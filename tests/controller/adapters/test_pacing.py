@@ -220,6 +220,7 @@ def test_frozen_rank_stays_frozen_while_its_gang_is_paced(gang, paced, tmp_path)
 def test_rank_that_was_frozen_within_a_stop_is_frozen_again(gang, paced, tmp_path):
     # What another process leaves whose SIGSTOP came while the pacer held the rank.
     line = {"kind": "freeze", "attempt": 1, "ranks": [1]}
+    wait_for(lambda: psutil.STATUS_STOPPED not in gang.states(), 30, "a moment between stops")
     with (tmp_path / DRILLS_FILE).open("a") as file:
         file.write(json.dumps(line) + "\n")
     gang.await_steps(1, 4)

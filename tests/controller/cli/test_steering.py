@@ -1,6 +1,7 @@
 """Commands that find a run in another state than they were made for say so, and what to type."""
 
 import fcntl
+import json
 import os
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from contract import wire
 from controller.cli import deps
 from controller.cli.codes import Code
-from tests.run_files import TEXT
+from tests.builders import a_run
+from tests.run_files import GOOD, TEXT
 
 DRILL = "- {atStep: 5, kind: corrupt}"
 
@@ -92,3 +94,73 @@ def test_changed_evaluation_must_fit_the_text_of_the_launch(launched, folder, ru
     assert code == Code.BAD_INPUT
     assert "the last evaluation needs" in err
     assert (launched / wire.RUN_FILE).read_text() != path.read_text()
+
+
+# --- a deadline that is moved, or confirmed, while a controller steers ---
+
+DATED = "  deadline: {{at: {at}}}\n  contingency: {{mode: propose, maxEpochs: 100}}\n  faults:"
+
+
+@pytest.fixture
+def heard(launched, monkeypatch):
+    """Let a controller hear every wish at once; return the wishes."""
+    wishes = []
+    memory = a_run().memory
+
+    def drop(_, intent):
+        wishes.append(intent)
+
+    def read(_):
+        return memory.model_copy(update={"known_nonces": [it.nonce for it in wishes]})
+
+    monkeypatch.setattr(deps, "drop_intent", drop)
+    monkeypatch.setattr(deps, "read_memory", read)
+    return wishes
+
+
+def date(folder, at):
+    """Write the run file with that deadline."""
+    (folder / "run.yaml").write_text(GOOD.replace("  faults:", DATED.format(at=at)))
+
+
+def test_deadline_of_a_steered_run_is_taken_up_live(launched, heard, hold_lock, folder, run_ctl):
+    hold_lock(launched)
+    date(folder, "2099-01-01T00:00:00Z")
+    code, _, err = run_ctl("ctl launch run.yaml --detach --dry-run")
+    assert (code, heard) == (Code.DONE, []), err
+    code, _, err = run_ctl("ctl launch run.yaml --detach")
+    assert code == Code.DONE, err
+    assert "amended: " in err
+    (wish,) = heard
+    assert (wish.verb, wish.terms.mode) == ("amend", "propose")
+    assert wish.terms.deadline_wall_ms == 4_070_908_800_000
+    assert (launched / wire.RUN_FILE).read_text() == (folder / "run.yaml").read_text()
+    date(folder, "2001-01-01T00:00:00Z")
+    code, _, err = run_ctl("ctl launch run.yaml --detach")
+    assert (code, "must lie in the future" in err, len(heard)) == (Code.BAD_INPUT, True, 1)
+
+
+def test_deadline_beside_another_change_waits_for_a_suspension(
+    launched, heard, hold_lock, folder, run_ctl
+):
+    hold_lock(launched)
+    date(folder, "2099-01-01T00:00:00Z")
+    path = folder / "run.yaml"
+    path.write_text(path.read_text().replace("keep: 3", "keep: 4"))
+    code, _, err = run_ctl("ctl launch run.yaml --detach")
+    assert (code, heard) == (Code.DIFFERS, [])
+    assert "ctl suspend probe" in err
+
+
+def test_same_deadline_again_confirms_a_clock_that_jumped(
+    launched, heard, hold_lock, folder, run_ctl
+):
+    hold_lock(launched)
+    status = {"state": "training", "reason": "", "notes": []}
+    (launched / wire.STATUS_FILE).write_text(json.dumps(status))
+    run_ctl("ctl launch run.yaml --detach")
+    assert heard == []
+    note = {"subject": "clock", "text": "the wall clock jumped", "at": 1}
+    (launched / wire.STATUS_FILE).write_text(json.dumps(status | {"notes": [note]}))
+    run_ctl("ctl launch run.yaml --detach")
+    assert [it.verb for it in heard] == ["amend"]

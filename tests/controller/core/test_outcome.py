@@ -1,6 +1,7 @@
 """What summary.json says of plan and deadline, from a ledger with an adopted horizon."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -173,3 +174,11 @@ def test_floor_proposal_says_so():
     floor = a_proposal(is_floor=True, seq=2)
     told_of = summary_of(scroll.propose(floor), last=82)["proposals"]
     assert [it["is_floor"] for it in told_of] == [False, True]
+
+
+def test_every_member_is_documented():
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    summary = summary_of()
+    parts = [summary["revisions"][0], summary["proposals"][0], summary["lr_matches_plan"]]
+    for name in [*summary, *(name for part in parts for name in part)]:
+        assert f"`{name}`" in page, name

@@ -104,11 +104,20 @@ def test_one_stalled_step_changes_neither_pace_nor_window():
     assert run.view().changed_step is None
 
 
-def test_since_step_narrows_the_window_and_an_empty_one_keeps_the_pace():
+def test_since_step_narrows_the_window_and_a_small_one_keeps_the_pace():
     run = Run().steps(SETTLING_STEPS + 100)
     assert run.view(55).clean_steps == 50
+    few = run.view(104)
+    assert (few.clean_steps, few.step_us, few.error_us) == (1, 200_000, 0)
     empty = run.view(105)
     assert (empty.clean_steps, empty.since_step, empty.step_us) == (0, 105, 200_000)
+
+
+def test_few_steps_after_a_change_count_alone():
+    run = Run().steps(105)
+    run.code = "2"
+    run.steps(3, 0.1)
+    assert (run.view().clean_steps, run.view().step_us) == (3, 100_000)
 
 
 def test_slower_for_good_is_a_change_point_within_twenty_steps():

@@ -1,0 +1,80 @@
+"""What the pictures show, in numbers."""
+
+import pytest
+
+from controller.report.scene import set_rate_scene, set_time_scene, thin
+from tests.chronicles import (
+    COMPLETED_S,
+    DEADLINE_S,
+    DUE_S,
+    FORK,
+    KILLED_S,
+    SHORTER,
+    STEPS,
+    a_shortened_run,
+    told,
+    until_proposed,
+)
+
+
+@pytest.fixture
+def times():
+    return set_time_scene(told(a_shortened_run()).evidence)
+
+
+def test_times_are_seconds_since_launch(times):
+    assert (times.deadline_s, times.due_s, times.finish_s) == (DEADLINE_S, DUE_S, COMPLETED_S)
+    assert times.counterfactual_s == 770.0
+    assert times.end_s == COMPLETED_S
+
+
+def test_incident_and_revision_are_marked_when_they_happened(times):
+    assert [(it.kind, it.at_s) for it in times.marks] == [
+        ("incident", KILLED_S),
+        ("revision", 145.0),
+    ]
+
+
+def test_horizon_changes_at_the_fork(times):
+    assert [(it.from_s, it.to_s, it.total_steps) for it in times.horizons] == [
+        (0.0, 145.0, STEPS),
+        (145.0, COMPLETED_S, SHORTER),
+    ]
+
+
+def test_every_forecast_is_shown_as_it_was_made(times):
+    assert [it.at_s for it in times.guesses] == [76, 106, 126, 200, 300, 400, 500]
+    assert [it.total_steps for it in times.guesses] == [STEPS] * 3 + [SHORTER] * 4
+    third = times.guesses[2]
+    assert (third.low_s, third.middle_s, third.high_s) == (702.0, 766.0, 830.0)
+
+
+def test_each_attempt_has_its_own_curves(times):
+    assert [(it.ys[0], it.ys[-1]) for it in times.progress] == [(1, 41), (31, SHORTER)]
+    assert times.pace[0].ys[0] == 1.0
+    assert times.pace[1].ys[-1] == 2.0
+    assert [number for number, _, _ in times.attempts] == [1, 2]
+
+
+def test_rates_show_both_plans_and_what_was_received():
+    scene = set_rate_scene(told(a_shortened_run()).evidence)
+    assert scene.is_revised
+    assert scene.forks == [FORK]
+    assert (scene.genesis.xs[-1], scene.planned.xs[-1]) == (STEPS - 1, SHORTER - 1)
+    assert scene.genesis.ys[-1] == scene.planned.ys[-1] == 5.0
+    assert (scene.executed.xs[0], scene.executed.xs[-1]) == (0, SHORTER - 1)
+    assert scene.executed.ys[-1] == pytest.approx(5.0)
+
+
+def test_rates_of_a_run_that_was_not_revised_have_one_plan():
+    scene = set_rate_scene(told(until_proposed()[0], last=82).evidence)
+    assert not scene.is_revised
+    assert scene.forks == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 399, 400, 401, 5_000, 390_251])
+def test_thinned_points_are_few_and_hold_both_ends(count):
+    kept = thin(range(count))
+    assert len(kept) <= 401
+    assert kept[:1] == list(range(count))[:1]
+    assert kept[-1:] == list(range(count))[-1:]

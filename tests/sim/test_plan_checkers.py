@@ -1,0 +1,118 @@
+"""Each checker of the plan barks at its own bug, and at nothing else."""
+
+import pytest
+
+from controller.core.decide import GANG, PLAN
+from controller.simulate.agenda import FIRST_WALL_MS
+from controller.simulate.campaign import new_random
+from controller.simulate.faults import AIMS, FAULTS, Weather
+from controller.simulate.life import Life
+from controller.simulate.plan_faults import PLAN_AIMS, PLAN_FAULTS
+from controller.simulate.scenario import mixed_plan, sim_policy, sim_terms
+from controller.simulate.world import World
+from tests.sim import plan_bugs as bugs
+
+STEPS = 120
+LATE_MS = 1_000_000
+"""Deadline that 120 steps of 10 s miss, and that 92 do not."""
+HARD_MS = 700_000
+"""Deadline that not even the floor meets."""
+
+
+def a_life(deadline_ms=LATE_MS, rules=GANG, plan_rules=PLAN, **terms):
+    """Return a life with a deadline, and its weather."""
+    policy = sim_policy(terms=sim_terms(deadline_wall_ms=FIRST_WALL_MS + deadline_ms, **terms))
+    random = new_random(3)
+    life = Life(
+        World(policy=policy, random=random), mixed_plan(STEPS), rules=rules, plan_rules=plan_rules
+    )
+    return life, Weather(life, random, FAULTS | PLAN_FAULTS, AIMS + PLAN_AIMS)
+
+
+def violations_of(happenings=(), **changes):
+    """Return the violations of a life in which just these things happen."""
+    life, weather = a_life(**changes)
+    for at_ms, name in happenings:
+        life.world.agenda.after(at_ms, lambda name=name: weather.strike(name))
+    life.run(1_500_000)
+    return life.world.violations
+
+
+DEAF = [(214_000, "deafen"), (420_000, "kill_worker")]
+"""The gang does not hear of the revision from step 26, saves at 30, and is killed at 34."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "phrases"),
+    [
+        (
+            {"plan_rules": bugs.RE_ANCHORED},
+            ["the rate jumps at the fork", "a trainer refuses a revision: learning_rate"],
+        ),
+        ({"plan_rules": bugs.APPROVES_NOTHING}, ["approved a proposal that is not open"]),
+        (
+            {"plan_rules": bugs.APPROVES_ALL, "deadline_ms": HARD_MS},
+            ["the controller consents where only the owner may"],
+        ),
+        ({"plan_rules": bugs.OUTSIDE_THE_WINDOW}, ["the fork is outside the window"]),
+        (
+            {"plan_rules": bugs.TWO_AT_ONCE},
+            [
+                "a second revision while one is not adopted",
+                "proposed while a revision is not adopted",
+            ],
+        ),
+        (
+            {
+                "rules": bugs.MISSED_IS_NO_MATTER[0],
+                "plan_rules": bugs.MISSED_IS_NO_MATTER[1],
+                "happenings": DEAF,
+            },
+            ["an attempt under a revision that was missed"],
+        ),
+        (
+            {"plan_rules": bugs.FORGETS, "mode": "propose"},
+            ["a second proposal is opened", "is lost"],
+        ),
+    ],
+    ids=["re-anchored", "no-proposal", "floor", "window", "two-at-once", "missed", "forgets"],
+)
+def test_bug_of_the_plan_track_is_caught(changes, phrases):
+    found = " | ".join(violations_of(**changes))
+    for phrase in phrases:
+        assert phrase in found
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"deadline_ms": HARD_MS}, {"mode": "propose"}, {"happenings": DEAF}],
+    ids=["late", "floor", "propose", "deaf"],
+)
+def test_checkers_of_the_plan_are_silent_on_the_core_itself(changes):
+    assert violations_of(**changes) == []
+
+
+def test_gang_that_ran_another_schedule_is_caught():
+    life, _ = a_life()
+    life.run(600_000)
+    # As if the gang had kept its parent: it is in the chain, and its rate is another one.
+    genesis, log = life.memory.chain[0], life.world.log
+    sha = life.memory.plan.sha
+    log.stretches = [
+        stretch if stretch.plan_sha != sha else stretch.__class__(
+            **{**vars(stretch), "plan_sha": genesis.sha}
+        )
+        for stretch in log.stretches
+    ]
+    life.run(1_500_000)
+    assert life.is_completed
+    assert "step 27 ran another schedule than the chain's" in " | ".join(life.world.violations)
+
+
+def test_gang_on_a_plan_of_its_own_is_caught():
+    life, _ = a_life(mode="off")
+    life.run(200_000)
+    follower = life.world.gang.follower
+    follower.chain = [follower.plan.model_copy(update={"seed": 7})]
+    life.run(210_000)
+    assert "a gang runs a plan outside the chain" in " | ".join(life.world.violations)
