@@ -6,11 +6,15 @@ python -m bench.decide
 import os
 import sys
 import time
+from collections.abc import Iterable
 from statistics import quantiles
 
 from contract.wire import Phase
+from controller.core.actions import Evaluate
 from controller.core.decide import decide
+from controller.core.fold_plan import fold_plan_record
 from controller.core.memory import Memory
+from controller.core.pace import PaceView
 from controller.core.readings import Instant
 from controller.core.snapshot import (
     CheckpointView,
@@ -26,9 +30,10 @@ from controller.core.snapshot import (
     StoreView,
 )
 from controller.runtime.reconcile import Reconciler
+from controller.simulate.agenda import FIRST_WALL_MS
 from controller.simulate.campaign import DAY_MS, QUIET_WAKE_MS, live_quietly, new_random
 from controller.simulate.life import build_status
-from controller.simulate.scenario import sim_plan, sim_policy
+from controller.simulate.scenario import mixed_plan, sim_plan, sim_policy, sim_terms
 from controller.simulate.world import World
 
 RANKS = (4, 864)
@@ -38,6 +43,9 @@ CHECKPOINTS = 65
 """Permanent checkpoints of the run the design was made for."""
 QUIET_DAYS, QUIET_KILLS = 100, 100
 LATER_MS = 1_000_000
+STEPS, DONE, STEP_MS = 390_251, 60_000, 18_500
+"""The run the design was made for, and a deadline that a shorter horizon meets."""
+DEADLINE_DAYS = 70
 
 
 def a_memory(ranks: int) -> Memory:
@@ -120,10 +128,64 @@ def a_store(sha: str) -> StoreView:
     return StoreView(checkpoints=checkpoints, ever_complete=True)
 
 
+def a_late_run(ranks: int) -> tuple[Snapshot, Memory]:
+    """Return a gang in the middle of the window of a run that will be late."""
+    deadline_ms = FIRST_WALL_MS + DEADLINE_DAYS * DAY_MS
+    terms = sim_terms(deadline_wall_ms=deadline_ms, mode="propose", evaluations=1)
+    memory = a_memory(ranks)
+    memory = memory.model_copy(
+        update={
+            "policy": memory.policy.model_copy(update={"terms": terms}),
+            "chain": [mixed_plan(STEPS)],
+        }
+    )
+    snapshot = a_snapshot(memory, is_dying=False)
+    progress = snapshot.progress
+    assert isinstance(progress, ProgressView)
+    pace = PaceView(
+        since_step=0,
+        until_step=DONE,
+        clean_steps=4_000,
+        step_us=1_000 * STEP_MS,
+        error_us=20_000,
+        extra_us=20_000,
+        trained_ms=DONE * STEP_MS,
+        first_wall_ms=FIRST_WALL_MS,
+        start_ms=1_800_000,
+        changed_step=None,
+        context_length=64,
+        execution_sha="",
+        outages=[],
+    )
+    update = {"completed_steps": DONE, "highest_step": DONE, "plan_sha": memory.plan.sha}
+    progress = progress.model_copy(update={**update, "pace": pace})
+    passed_ms = DONE * STEP_MS
+    now = Instant(
+        wall_ms=FIRST_WALL_MS + passed_ms, mono_ms=passed_ms, boot_id=snapshot.now.boot_id
+    )
+    return snapshot.model_copy(update={"progress": progress, "now": now}), memory
+
+
+def time_plan(ranks: int) -> Iterable[str]:
+    """Return the times of the passes in which the plan track evaluates, proposes and rests."""
+    snapshot, memory = a_late_run(ranks)
+    yield time_calls("a forecast", snapshot, memory)
+    (evaluation,) = [it for it in decide(snapshot, memory).actions if isinstance(it, Evaluate)]
+    memory = fold_plan_record(memory, evaluation, snapshot.now)
+    yield time_calls("a proposal, its horizon found and proven", snapshot, memory)
+    rested = memory.model_copy(update={"late": 0})
+    yield time_calls("nothing to do for the plan", snapshot, rested)
+
+
 def time_decide(ranks: int, *, is_dying: bool) -> str:
     """Return in words which rule answers, and p50 and p99 of decide()."""
     memory = a_memory(ranks)
-    snapshot = a_snapshot(memory, is_dying=is_dying)
+    return time_calls("the gang alone", a_snapshot(memory, is_dying=is_dying), memory)
+
+
+def time_calls(what: str, snapshot: Snapshot, memory: Memory) -> str:
+    """Return p50 and p99 of decide(), in words."""
+    ranks = memory.policy.ranks
     wall_ns: list[int] = []
     cpu_ns: list[int] = []
     rule = ""
@@ -135,7 +197,7 @@ def time_decide(ranks: int, *, is_dying: bool) -> str:
     wall = quantiles(wall_ns[WARM_ROUNDS:], n=100)
     cpu = quantiles(cpu_ns[WARM_ROUNDS:], n=100)
     return (
-        f"decide() at {ranks} ranks, {CHECKPOINTS} checkpoints, rule {rule}: "
+        f"decide() at {ranks} ranks, {CHECKPOINTS} checkpoints, {what} ({rule or 'no rule'}): "
         f"p50 {wall[49] / 1e6:.2f} ms, p99 {wall[98] / 1e6:.2f} ms "
         f"(of CPU time {cpu[49] / 1e6:.2f} and {cpu[98] / 1e6:.2f} ms)"
     )
@@ -148,6 +210,8 @@ def main() -> int:
     for ranks in RANKS:
         for is_dying in (False, True):
             print(f"  {time_decide(ranks, is_dying=is_dying)}")
+        for text in time_plan(ranks):
+            print(f"  {text}")
     begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
     life = live_quietly(QUIET_DAYS, kills=QUIET_KILLS)
     days = life.world.agenda.now_ms / DAY_MS

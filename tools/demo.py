@@ -1,6 +1,7 @@
 """Tells the demo's story: gate, launch under a drill, and whether what should happen did.
 
-Exit codes: 0 the story held, 6 other load ruined it, 1 the run failed, else those of `ctl gate`.
+Exit codes: 0 the story held, 6 other load ruined it, 1 the run failed, 130 somebody left before its
+end; else those of `ctl gate`.
 """
 
 import json
@@ -18,6 +19,8 @@ import yaml
 from controller.cli import output
 from tools.story import (
     FAILED,
+    RUINED,
+    STORY_HELD,
     Judgement,
     Members,
     Story,
@@ -33,7 +36,15 @@ RUNS = Path("runs")
 STORY = RUNS / "demo-story"
 NAME = "demo"
 MIB = 1024**2
+INTERRUPTED = 130
+HEADLINES = {
+    STORY_HELD: "the story held",
+    FAILED: "FAILED",
+    RUINED: "NOT SHOWN: the machine was too busy",
+    INTERRUPTED: "LEFT before its end",
+}
 RECORD_S = 10.0
+"""The pacer ends within a second of its run."""
 POLL_S = 0.1
 
 
@@ -105,10 +116,11 @@ def write_files(story: Story, folder: Path) -> tuple[Path, Path]:
 def conclude(run_dir: Path, story: Story, launch_code: int) -> Judgement:
     """Return the judgement on what the run left."""
     summary = read_json(run_dir / "summary.json")
-    if launch_code and summary is None:
+    if summary is None and launch_code not in (0, INTERRUPTED):
         return Judgement(FAILED, [f"ctl launch ended with {launch_code}"])
     if summary is None:
-        return Judgement(FAILED, [f"the run goes on. Next: ctl status {run_dir.name} --watch"])
+        words = f"the run goes on. Next: ctl status {run_dir.name} --watch"
+        return Judgement(INTERRUPTED, [words])
     return judge(summary, await_paces(run_dir / "drills.jsonl", story), story)
 
 
@@ -134,8 +146,7 @@ def read_json(path: Path) -> Members | None:
 
 def tell(judgement: Judgement) -> int:
     """Print the judgement and return its exit code."""
-    words = {0: "the story held", FAILED: "FAILED"}
-    output.emit(words.get(judgement.code, "NOT SHOWN: the machine was too busy"))
+    output.emit(HEADLINES[judgement.code])
     output.emit("\n".join(f"  {sentence}" for sentence in judgement.sentences))
     return judgement.code
 

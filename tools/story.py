@@ -26,6 +26,8 @@ MARGIN = 0.18
 The forecast's own spread is some 9% of what is ahead: at the first pace the run is two of those
 early, at the second one two late.
 """
+SETTLED_STEPS = 30
+"""Between settling and the slow-down: too few for a row of late evaluations before it."""
 CUT = 0.77
 """What is left of the steps after the revision, about: P(on time) is to be 80%."""
 
@@ -123,7 +125,7 @@ def _draw(steps: int, pace_s: float, step_s: float, start_s: float) -> Story:
         slow_step=slow,
         save_every=save_every,
         spacing_steps=round(15 * steps / MAX_STEPS),
-        settle_s=25 * pace_s,
+        settle_s=(slow - SETTLED_STEPS) * pace_s,
         reserve_s=1.5 * (END_STEPS * step_s + END_S),
         due_s=outside_s + slow * pace_s + (1 + MARGIN) * ahead_s,
         outage_s=outage_s,

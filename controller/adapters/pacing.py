@@ -16,7 +16,6 @@ import time
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self, cast
 
 from pydantic import ValidationError
@@ -28,7 +27,7 @@ from controller.adapters.interrupts import interruptible, undisturbed
 from controller.adapters.rundir import DRILLS_FILE
 from controller.adapters.system import Processes, port_errors
 from controller.core.governor import Governor, Hold, PaceReport
-from controller.ports import Refused
+from controller.ports import Refused, Unavailable
 
 POLL_S = 0.004
 """Between looks at the step log: short against a step, as a hold begins with what is left of it."""
@@ -98,6 +97,7 @@ class Pacer:
         self._thread: threading.Thread | None = None
         self._lock: int | None = None
         self._guard: _Guard | None = None
+        self._problem: str | None = None
         self._ranks: list[_Rank] = []
         self._attempt: int = 0
         self._attempt_seen_s = 0.0
@@ -108,18 +108,15 @@ class Pacer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with undisturbed():
             self.close()
 
     @property
     def is_pacing(self) -> bool:
-        """Whether a set-point is in force."""
+        """Whether a set-point is in force; raises Unavailable where it cannot be held any more."""
+        if self._problem is not None:
+            raise Unavailable(f"cannot pace the run: {self._problem}")
         is_alive = self._thread is not None and self._thread.is_alive()
         return is_alive and self._governor.set_point_s > 0
 
@@ -160,6 +157,12 @@ class Pacer:
     # In the pacer's own thread.
 
     def _run(self) -> None:
+        try:
+            self._keep_pace()
+        except OSError as error:
+            self._problem = str(error)
+
+    def _keep_pace(self) -> None:
         held_s = 0.0
         while not self._end.is_set():
             self._follow()

@@ -141,6 +141,8 @@ def conclude(directory: Path) -> int:
     if summary is not None:
         output.emit(describe_summary(summary))
         output.tell(f"all of it: {directory / 'summary.json'}")
+        if (directory / "report.html").exists():
+            output.tell(f"on one page: {directory / 'report.html'}")
     return Code.DONE
 
 

@@ -12,8 +12,8 @@ class Code(IntEnum):
     BAD_INPUT = 2
     """Arguments or a file of the owner's; nothing was started or written."""
     DIFFERS = 3
-    """The run file differs from the accepted one in what may not change, or the machine is slower
-    than the run file's gate demands."""
+    """The run file differs from the accepted one in what may not change, the machine is slower than
+    the run file's gate demands, the run is behind its plan, or two plans differ."""
     WAITS = 4
     """A proposal is open and waits for its owner's word."""
     BLIND = 5

@@ -4,6 +4,7 @@ Imports stand inside the functions, and those of types under TYPE_CHECKING, so t
 only for what it uses: `ctl --help` and `ctl status` load no model at all.
 """
 
+import contextlib
 import hashlib
 import subprocess
 import sys
@@ -213,7 +214,7 @@ def steer(directory: Path) -> "Ending":
     desk = _Desk(run, clock, ledger)
     desk.open_books(body)
     ending = run_controller(desk.passes, clock, lease, stop)
-    desk.close_books(ending)
+    desk.close_books(ending, lambda: lease.beat(clock.now()))
     lease.release()
     return ending
 
@@ -281,7 +282,7 @@ class _Desk:
             self._append("policy", {"policy": policy.model_dump(mode="json"), "changed": changed})
             self.passes.resume()
 
-    def close_books(self, ending: "Ending") -> None:
+    def close_books(self, ending: "Ending", beat: Callable[[], object]) -> None:
         """Write summary and report of a run that is over; a failure to do so takes nothing back."""
         import logging
 
@@ -298,7 +299,7 @@ class _Desk:
         self._ledger.close()
         if ending in (Ending.COMPLETED, Ending.STOPPED, Ending.HALTED):
             try:
-                write_report(self._run.directory)
+                write_report(self._run.directory, beat)
             except PortError as error:
                 logging.getLogger(__name__).warning("no report: %s", error)
 
@@ -360,30 +361,34 @@ def _tells(summary: "Mapping[str, object] | None", outcome: str, memory: "Memory
     return outcome != "completed" or summary.get("steps") == memory.plan.total_steps
 
 
-def write_report(directory: Path) -> Path:
-    """Write the run's page and return its path; raises PortError.
+def write_report(directory: Path, beat: Callable[[], object] = bool) -> Path:
+    """Write the run's page and return its path; raises PortError. `beat` is called meanwhile.
 
     In a process of its own: who steers a run, or only asks, does not load what draws.
     """
     from contract import wire
     from controller.ports import Unavailable
 
-    command = [sys.executable, "-m", REPORT_MODULE, str(directory.resolve())]
+    child = subprocess.Popen(
+        [sys.executable, "-m", REPORT_MODULE, str(directory.resolve())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=_environment(),
+    )
+    deadline, said = time.monotonic() + REPORT_WITHIN_S, None
     try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=REPORT_WITHIN_S,
-            check=False,
-            env=_environment(),
-        )
-    except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"the report was not written in {REPORT_WITHIN_S:g} s") from error
-    if done.returncode:
-        words = done.stderr.strip().splitlines() or [f"it ended with code {done.returncode}"]
+        while said is None and time.monotonic() < deadline:
+            beat()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                said = child.communicate(timeout=1)[1].decode(errors="replace")
+    finally:
+        child.kill()  # no page is worth more waiting, and none is wanted after a Ctrl-C
+        child.wait()
+    if said is None:
+        raise Unavailable(f"the report was not written in {REPORT_WITHIN_S:g} s")
+    if child.returncode:
+        words = said.strip().splitlines() or [f"it ended with code {child.returncode}"]
         raise Unavailable(f"the report was not written: {words[-1]}")
     return directory / wire.REPORT_FILE
 

@@ -7,6 +7,7 @@ from controller.cli.output import align
 from controller.cli.wording import (
     describe_forecast,
     describe_lag,
+    describe_wait,
     list_of,
     members_of,
     show_chance,
@@ -74,9 +75,8 @@ def _describe_evaluation(evaluation: Members) -> str:
 def _describe_revision(revision: Members) -> str:
     if not revision:
         return ""
-    fork, to_go = (show_count(revision.get(name)) for name in ("fork_step", "steps_to_go"))
-    sha = str(revision["sha"])[:12]
-    return f"{sha} ({revision['kind']}) takes effect at step {fork}, in {to_go} steps"
+    fork, sha = show_count(revision.get("fork_step")), str(revision["sha"])[:12]
+    return f"{sha} ({revision['kind']}) takes effect at step {fork}: {describe_wait(revision)}"
 
 
 # --- a proposal ---
@@ -88,11 +88,9 @@ def _describe_proposal(proposal: Members, approval: Members) -> Iterator[tuple[s
     yield "proposal", f"{proposal['id']} ({proposal['kind']}): {proposal['summary']}"
     yield "made", f"{show_instant(proposal.get('at'))} by {proposal['author']}"
     yield "because", str(proposal["reason"])
-    yield (
-        "takes effect",
-        f"from step {show_count(proposal.get('fork_first'))} to"
-        f" {show_count(proposal.get('fork_last'))}, as soon as it can",
-    )
+    first, last = (show_count(proposal.get(name)) for name in ("fork_first", "fork_last"))
+    when = f"as soon as it can, from step {first} to {last}"
+    yield "takes effect", "at a restart" if proposal["kind"] == "execution" else when
     if before:
         yield "finish before", describe_forecast(before)
     if after:

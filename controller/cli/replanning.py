@@ -16,7 +16,7 @@ from controller.cli.codes import Code
 from controller.cli.orders import ReplanOrder
 from controller.cli.peek import View, look
 from controller.cli.proposals import describe_differences, describe_report
-from controller.cli.wording import list_of, members_of, show_chance, show_span
+from controller.cli.wording import list_of, members_of, show_chance, show_count, show_span
 from controller.core.launched import LaunchedRun
 from controller.core.memory import Memory
 from controller.core.pace import PaceView
@@ -399,15 +399,15 @@ def _await_revision(order: ReplanOrder, run: LaunchedRun, text: str) -> int:
     if open_one is not None and open_one.change.kind == "execution":
         after = f"it takes effect when the gang restarts. Next: ctl suspend {run.name}, then resume"
         return _conclude(order, run, f"{text}; {after}", Code.DONE)
-    revision, failure = _wait_for(run, lambda it: _find_outcome(it, order.approve or ""))
+    revision, failure = _wait_for(run, lambda it: find_outcome(it, order.approve or ""))
     if revision is None:
         return _conclude(order, run, failure, Code.FAILED)
-    fork, total = revision["fork_step"], revision["total_steps"]
-    words = f"revision {str(revision['sha'])[:12]} takes effect at step {fork:,}; {total:,} steps"
+    fork, total = (show_count(revision.get(name)) for name in ("fork_step", "total_steps"))
+    words = f"revision {str(revision['sha'])[:12]} takes effect at step {fork}; {total} steps"
     return _conclude(order, run, f"{text}; {words}", Code.DONE)
 
 
-def _find_outcome(view: View, proposal: str) -> tuple[Mapping[str, object] | None, str] | None:
+def find_outcome(view: View, proposal: str) -> tuple[Mapping[str, object] | None, str] | None:
     """Return the revision that carries the proposal out, or why there will be none."""
     status = view.status or {}
     published = [members_of(status, "revision"), *list_of(status, "revisions")]

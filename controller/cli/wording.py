@@ -194,8 +194,14 @@ def describe_revision(revision: Members) -> str:
         f" {show_count(revision.get('fork_step'))}, {show_count(revision.get('total_steps'))} steps"
     )
     if "steps_to_go" in revision:
-        return f"{text}; in {show_count(revision['steps_to_go'])} steps"
+        return f"{text}; {describe_wait(revision)}"
     return text
+
+
+def describe_wait(revision: Members) -> str:
+    """Return how far a published revision is from being adopted."""
+    to_go = revision.get("steps_to_go")
+    return f"in {show_count(to_go)} steps" if to_go else "not adopted yet"
 
 
 def show_chance(permille: object) -> str:

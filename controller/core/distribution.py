@@ -23,7 +23,10 @@ SKEWED_SDS = 14.0
 """Of an exponential: one in a million lies beyond."""
 SKEW = 9.0
 """Cells of a shape below 1 grow by exp(SKEW) from the first to the last."""
-BISECTIONS = 50
+CLOSE = 1e-9
+"""Of a probability: a millionth of what is recorded."""
+FINE = 1e-4
+SOON, MOST_TURNS = 10, 200
 LEAST_WEIGHT = 1e-9
 FAR_SDS = 8.0
 NARROW_SDS = 1e-6
@@ -123,12 +126,17 @@ class NormalPlusGamma:
         """Weight of all cells: what the grid leaves out is given to the cells in proportion."""
         return sum(cell.weight for cell in self._cells)
 
+    @cached_property
+    def _grain(self) -> float:
+        """Standard deviation of the normal part, or the floor that stands for certainty."""
+        return max(self.sd, SD_FLOOR * (abs(self.mean) + max(0.0, self.lost_mean)), TINY)
+
     def cdf(self, x: float) -> float:
         """Return the probability that the sum is at most `x`."""
-        sd = max(self.sd, SD_FLOOR * (abs(self.mean) + max(0.0, self.lost_mean)), TINY)
+        left, grain = x - self.mean, self._grain
         total, end, carried = 0.0, -1.0, 0.0
         for cell in self._cells:
-            top, bottom = (x - self.mean - cell.low) / sd, (x - self.mean - cell.high) / sd
+            top, bottom = (left - cell.low) / grain, (left - cell.high) / grain
             if top < -FAR_SDS:
                 break
             if bottom > FAR_SDS or top - bottom < NARROW_SDS:
@@ -144,8 +152,9 @@ class NormalPlusGamma:
     def quantile(self, share: float) -> float:
         """Return the value that the sum stays below with probability `share`."""
         middle = self.mean + max(0.0, self.lost_mean)
-        spread = sqrt(self.sd**2 + max(0.0, self.lost_variance)) + SD_FLOOR * abs(middle)
-        return find_root(lambda x: self.cdf(x) - share, middle, max(spread, SD_FLOOR))
+        step = sqrt(self.sd**2 + max(0.0, self.lost_variance)) + self._grain
+        # To a part of the narrower of both: rare outages make the whole far wider than its bulk.
+        return find_root(lambda x: self.cdf(x) - share, middle, step, FINE * self._grain)
 
 
 def _list_edges(shape: float) -> list[float]:
@@ -165,11 +174,8 @@ def _integrate(x: float) -> float:
     return x * normal_cdf(x) + exp(-0.5 * x * x) / SQRT_TWO_PI
 
 
-def find_root(rising: Callable[[float], float], middle: float, step: float) -> float:
-    """Return where a rising function crosses zero, bracketed around `middle`.
-
-    Regula falsi with Illinois' halving, to a millionth of `step`.
-    """
+def find_root(rising: Callable[[float], float], middle: float, step: float, width: float) -> float:
+    """Return, to within `width`, where a rising function crosses zero; sought from `middle` on."""
     low, high = middle - step, middle + step
     while rising(low) > 0.0:
         low -= step
@@ -177,18 +183,21 @@ def find_root(rising: Callable[[float], float], middle: float, step: float) -> f
     while rising(high) < 0.0:
         high += step
         step *= 2.0
-    return _close_in(rising, low, high, step * PRECISION**0.5)
+    return _close_in(rising, low, high, width)
 
 
 def _close_in(rising: Callable[[float], float], low: float, high: float, width: float) -> float:
+    """Close the bracket by regula falsi with Illinois' halving; by its middle if that is slow."""
     at_low, at_high = rising(low), rising(high)
     side = 0
-    for _ in range(BISECTIONS):
+    for turn in range(1, MOST_TURNS):
         if high - low <= width or at_high - at_low <= 0.0:
             break
         x = (low * at_high - high * at_low) / (at_high - at_low)
+        if turn > SOON and turn % 2:
+            x = (low + high) / 2
         value = rising(x)
-        if abs(value) < PRECISION:
+        if abs(value) < CLOSE:
             return x
         if value < 0.0:
             low, at_low = x, value

@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from fractions import Fraction
 
 from contract.plan import Plan
-from contract.schedule import round_binary32, value_at
+from contract.schedule import round_binary32
 from contract.wire import StepRecord
 from controller.core.chronicle import Chronicle, Story
 from controller.core.memory import Memory
 from controller.core.proposal import Revision
+from controller.core.rates import find_mismatches
 
 MS_PER_S = 1_000
 PERMILLE = 1_000
@@ -217,16 +218,8 @@ def _is_exact(surviving: Surviving, plan: Plan) -> bool | None:
 
 
 def compare_rates(surviving: Surviving, plan: Plan) -> Members:
-    """Return how many steps' logged rates were compared with the plan's, and which differ.
-
-    A revision contains its whole past, so that the plan in force tells the rate of every step.
-    """
-    knots = plan.knots_of("learning_rate")
-    wrong = [
-        step
-        for step, record in surviving.items()
-        if step >= plan.total_steps or record.lr != _expect(plan, value_at(knots, step))
-    ]
+    """Return how many steps' logged rates were compared with the plan's, and how many differ."""
+    wrong = find_mismatches(surviving.values(), plan)
     return {"steps_checked": len(surviving), "mismatches": len(wrong), **_first(wrong)}
 
 

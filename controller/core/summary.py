@@ -219,4 +219,5 @@ def _describe_speed(evidence: Evidence, records: Sequence[StepRecord]) -> dict[s
         "final_loss": figures.loss if figures else None,
         "tokens_per_second": figures.tokens_per_second if figures else None,
         "mfu_percent": figures.mfu_percent if figures else None,
+        "peak_flops_per_second": evidence.peak_flops_per_second,
     }

@@ -3,12 +3,14 @@
 python -m controller.report RUN_DIR
 """
 
+import json
 import sys
 from pathlib import Path
+from typing import cast
 
 from contract import wire
 from controller.adapters import finish, rundir
-from controller.adapters.files import write_atomically
+from controller.adapters.files import read_or_none, write_atomically
 from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.core.summary import Evidence
@@ -29,7 +31,19 @@ def gather(directory: Path) -> Evidence:
         memory = fold(memory, record)
     if memory is None:
         raise Unavailable(f"{directory} was never steered: there is nothing to report yet")
-    return finish.gather_evidence(run, records, memory, None)
+    return finish.gather_evidence(run, records, memory, read_peak(directory))
+
+
+def read_peak(directory: Path) -> float | None:
+    """Return the peak that the run's summary was made with; ranks said it while they lived."""
+    try:
+        summary = json.loads(read_or_none(directory / wire.SUMMARY_FILE) or b"{}")
+    except ValueError:
+        return None
+    if not isinstance(summary, dict):
+        return None
+    peak = cast("dict[str, object]", summary).get("peak_flops_per_second")
+    return float(peak) if isinstance(peak, int | float) else None
 
 
 def main(arguments: list[str]) -> int:

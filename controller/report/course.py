@@ -102,7 +102,7 @@ def show_evaluations(evidence: Evidence) -> str:
     heads = ("made", "step", "a step takes", "P10", "P50", "P90", "P(on time)", "")
     if not evidence.chronicle.evaluations:
         return ""
-    shown = table(heads, rows, numbers=(1, 2, 6))
+    shown = table(heads, rows, numbers=range(7))
     count = len(evidence.chronicle.evaluations)
     return shown if count <= MAX_OPEN_ROWS else folded(f"all {count:,}", shown)
 
@@ -110,7 +110,7 @@ def show_evaluations(evidence: Evidence) -> str:
 def _tell_verdict(*, counts: bool, is_late: bool) -> str:
     if not counts:
         return "does not count yet"
-    return '<span class="bad">late</span>' if is_late else "on time"
+    return '<span class="bad">late</span>' if is_late else "not late"
 
 
 def show_time(summary: Mapping[str, object]) -> str:

@@ -37,7 +37,7 @@ class _Turn:
 class Reconciler:
     """Runs passes over the ports; `resume` comes first."""
 
-    def __init__(  # noqa: PLR0913  # all but two are for simulators and tests
+    def __init__(
         self,
         ports: Ports,
         build_status: BuildStatus,

@@ -28,9 +28,10 @@ DAY_MS = 86_400_000
 
 PLAN_SHARE = 0.5
 """Of the lives have a deadline and weather of the plan."""
-DEADLINE_PERCENT = (90, 200)
+DEADLINE_PERCENT = (80, 170)
 """Of the time that the steps take at their pace."""
-MODES = ("auto", "auto", "auto", "propose", "propose", "off")
+WINDOWS_PERCENT, FLOORS_PERCENT = (40, 60, 100), (40, 60, 75)
+MODES = ("auto", "auto", "auto", "propose", "propose", "propose", "off")
 WORDS = ("approve", "approve_late", "approve_twice", "disagree")
 HARD_OF_HEARING = 0.3
 STEP_MS = Pace().step_ms
@@ -101,7 +102,13 @@ def plan_policy(random: Random) -> Policy:
     """Return a policy with a deadline that may be easy, hard or out of reach."""
     percent = random.randrange(*DEADLINE_PERCENT)
     deadline_ms = FIRST_WALL_MS + STEPS * STEP_MS * percent // 100
-    terms = sim_terms(mode=random.choice(MODES), deadline_wall_ms=deadline_ms)
+    terms = sim_terms(
+        mode=random.choice(MODES),
+        deadline_wall_ms=deadline_ms,
+        window_percent=random.choice(WINDOWS_PERCENT),
+        floor_percent=random.choice(FLOORS_PERCENT),
+        evaluations=random.randrange(1, 4),
+    )
     return sim_policy(ranks=random.randrange(1, 5), terms=terms)
 
 

@@ -1,7 +1,7 @@
 """Which plans a simulated gang holds: in force, on their way, or waiting for a restart."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from contract.plan import Plan, PlanError, check_child, check_plan
 from contract.wire import ControlDocument, ControlError, ControlRefusal
@@ -93,14 +93,14 @@ class SimFollower:
         self.pending = chain
         self.home.tell("pending")
 
-    def _read_chain(self, sha: str) -> Sequence[Plan]:
+    def _read_chain(self, sha: str) -> list[Plan]:
         try:
             chain = self.home.chain(sha)
         except PlanError as error:
             raise ControlError(ControlRefusal.PLAN_MISSING, str(error)) from error
         if chain[: len(self.chain)] != self.chain:
             raise ControlError(ControlRefusal.PLAN_CHAIN, sha)
-        for parent, child in zip(chain, chain[1:], strict=False):
+        for parent, child in pairwise(chain):
             problems = [*check_plan(child), *check_child(parent, child)]
             if problems:
                 self.home.violate(f"a trainer refuses a revision: {problems[0]}")

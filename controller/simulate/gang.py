@@ -215,7 +215,6 @@ class SimGang:
         home = self.home
         line = self.plan.line.name
         home.highest[line] = max(home.highest.get(line, 0), step)
-        self.log_steps(step)
         if step in home.poison:
             code, words = home.poison[step]
             self.base, self.since_ms = step, home.agenda.now_ms
@@ -227,10 +226,15 @@ class SimGang:
         elif step == self.follower.restart_step:
             self.depart(step, Drain(nonce="", mode="restart"))
         else:
-            has_adopted = step == self.follower.boundary and self.follower.adopt(step)
-            if has_adopted or step % home.pace.save_every == 0:
+            is_due = step == self.follower.boundary
+            if (is_due and self.adopt(step)) or step % home.pace.save_every == 0:
                 self.save(step)
             self.go_on(step)
+
+    def adopt(self, step: int) -> bool:
+        """Put what is pending in force; what ran before is logged under the plan before it."""
+        self.log_steps(step)
+        return self.follower.adopt(step)
 
     def log_steps(self, end: int) -> None:
         """Write the steps below `end` into the step log."""

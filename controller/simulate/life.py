@@ -72,9 +72,7 @@ class Life:
             }
             ports.ledger.append("run", body, now)
         ports.ledger.append("epoch", {"pid": 1, "host": "sim", "takeover": False}, now)
-        reconciler = Reconciler(
-            ports, build_status, rules=self.rules, plan_rules=self.plan_rules
-        )
+        reconciler = Reconciler(ports, build_status, rules=self.rules, plan_rules=self.plan_rules)
         reconciler.resume()
         return reconciler
 

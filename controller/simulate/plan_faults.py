@@ -1,4 +1,4 @@
-"""What may happen to a plan on its way: pace, owners who change their mind, gangs that do not hear."""
+"""What may happen to a plan on its way: another pace, owners of two minds, gangs that are deaf."""
 
 from controller.core.proposal import Change, WantedStage
 from controller.simulate.faults import Fault, Weather
@@ -11,7 +11,7 @@ DRIFTS, DRIFT_PERCENT, DRIFT_EVERY_MS = 10, 103, 40_000
 BURST, BURST_EVERY_MS = 3, 90_000
 SOON_CALLS = 16
 """Port calls of some two passes."""
-HORIZON_PERCENT = (60, 99)
+HORIZON_PERCENT = (40, 100)
 DEADLINE_EDIT_MS = (-300_000, 600_000)
 LATER_MS = 60_000
 
@@ -110,7 +110,7 @@ def propose_execution(weather: Weather) -> None:
     update = {"receiver_capacity_percent": capacity}
     execution = weather.life.plan.execution.model_copy(update=update)
     weather.life.propose(Change(kind="execution", execution=execution))
-    weather.later(lambda: weather.life.approve())
+    weather.later(weather.life.approve)
     weather.later(lambda: weather.strike("kill_worker"))
 
 

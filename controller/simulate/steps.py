@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from statistics import median
 
 from controller.core.pace import (
     FALLBACK_STEPS,
@@ -64,6 +63,16 @@ def join(pieces: Sequence[Piece], piece: Piece) -> list[Piece]:
     if pieces and (pieces[-1][1], pieces[-1][2]) == (piece[0], piece[2]):
         return [*pieces[:-1], (pieces[-1][0], piece[1], piece[2])]
     return [*pieces, piece]
+
+
+def find_median(weighed: Sequence[tuple[int, int]]) -> int:
+    """Return the value at the middle of (value, how often) pairs; of two, the lower one."""
+    half = sum(count for _, count in weighed) / 2
+    for value, count in sorted(weighed):
+        half -= count
+        if half <= 0:
+            return value
+    raise AssertionError("no steps at all")
 
 
 def count_steps(pieces: Sequence[Piece]) -> int:
@@ -184,7 +193,9 @@ class SimLog:
         """Return the median step time of the newest steps of the window, else of those before."""
         wanted = STATISTIC_STEPS if window else FALLBACK_STEPS
         pieces = window or self.clean or self.survivors[-1:]
-        weighed: list[int] = []
+        newest: list[tuple[int, int]] = []
         for first, end, ms in reversed(pieces):
-            weighed += [ms] * min(end - first, wanted - len(weighed))
-        return round(median(weighed) * US_PER_MS)
+            taken = min(end - first, wanted)
+            newest.append((ms, taken))
+            wanted -= taken
+        return find_median(newest) * US_PER_MS

@@ -41,31 +41,31 @@ def revision_of(ctl, kind):
 
 
 def test_late_run_is_shortened_with_consent_and_adopts_it_while_it_trains(ctl):
-    declare(ctl, num_steps=500, due_s=8)  # 500 steps take 15 s
+    declare(ctl, num_steps=360, due_s=8)  # 360 steps take 11 s
     ctl.pace(0.03)
     ctl("launch", "run.yaml", "--detach")
     proposal = wait_for(lambda: told(ctl).get("proposal"), 40, "the proposal")
     ranks = ctl.rank_pids()
     said = ctl("replan", "probe", "--approve", proposal["id"])
-    assert proposal["change"]["total_steps"] == 375
+    assert proposal["change"]["total_steps"] == 270
     assert proposal["is_floor"] is True
     assert proposal["facts"]["shortfall_ms"] > 0
     assert all(proof["holds"] for proof in proposal["proofs"])
     revision = wait_for(lambda: revision_of(ctl, "horizon"), 30, "the adoption")
-    assert f"takes effect at step {revision['fork_step']}; 375 steps" in said
+    assert f"takes effect at step {revision['fork_step']}; 270 steps" in said
     assert revision["proposal"] == proposal["id"]
     assert (told(ctl)["attempt"], ctl.rank_pids()) == (1, ranks)
 
     wait_for(lambda: told(ctl)["state"] == "completed", 90, "the end")
     steps = ctl.steps(1)
-    assert [it["step"] for it in steps] == list(range(375))
+    assert [it["step"] for it in steps] == list(range(270))
     last = {group: float.fromhex(rate) for group, rate in steps[-1]["lr"].items()}
     assert set(last.values()) == {round_binary32(PEAK * FINAL)}
     before, after = (it["plan_sha"] for it in steps[revision["fork_step"] - 1 :][:2])
     assert before != after == revision["sha"]
     wait_for(lambda: not ctl.status()["controller"]["alive"], 20, "the end of the controller")
     assert "is finished" in ctl("replan", "probe", "--horizon", "80", code=1)
-    assert "originally 500" in ctl("replan", "probe")
+    assert "originally 360" in ctl("replan", "probe")
     assert "total_steps" in ctl("replan", "probe", "--diff", code=3)
     assert "chain and anchors" in ctl("log", "probe", "--verify")
     assert f"proposal {proposal['id']} approved by" in ctl("log", "probe")

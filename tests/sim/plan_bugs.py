@@ -154,4 +154,3 @@ def forget_proposal(snapshot: Snapshot, memory: Memory) -> Answer | None:
 
 
 FORGETS = swap("propose", forget_proposal)
-

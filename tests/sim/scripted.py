@@ -97,7 +97,7 @@ class Expected:
     causes: tuple[str, ...]
     line: str
     steps: int = STEPS
-    terms: Terms = Terms()
+    terms: Terms | None = None
     has_revision: bool = False
 
 

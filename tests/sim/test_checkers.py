@@ -13,7 +13,7 @@ from controller.simulate.scenario import sim_plan, sim_policy
 from controller.simulate.world import World
 from tests.sim import bugs
 
-SEEDS = 10
+SEEDS = 24
 
 
 def found_by_seeds(phrase, *, rules=GANG, wrap=None):

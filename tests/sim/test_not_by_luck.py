@@ -86,7 +86,7 @@ def test_incident_among_the_evaluations_neither_counts_nor_resets():
     late = [(round(day), a.is_late) for day, a in story.acts("evaluate")]
     assert late == [(1, False), (2, False), (3, False), (4, False), (5, True), (6, True), (7, True)]
     assert len(story.memory.incidents) == 3
-    assert days_of(story, "propose") == [late_day for late_day in days_of(story, "evaluate")][6:7]
+    assert days_of(story, "propose") == days_of(story, "evaluate")[6:7]
 
 
 def test_last_call_before_the_window_closes_proposes_whenever_p_is_under_its_target():

@@ -99,9 +99,9 @@ def test_gang_that_ran_another_schedule_is_caught():
     genesis, log = life.memory.chain[0], life.world.log
     sha = life.memory.plan.sha
     log.stretches = [
-        stretch if stretch.plan_sha != sha else stretch.__class__(
-            **{**vars(stretch), "plan_sha": genesis.sha}
-        )
+        stretch
+        if stretch.plan_sha != sha
+        else stretch.__class__(**{**vars(stretch), "plan_sha": genesis.sha})
         for stretch in log.stretches
     ]
     life.run(1_500_000)

@@ -20,10 +20,17 @@ def test_gate_figures_become_rows():
     assert rows["MFU"] == "6.4% of 200 GFLOP/s (a GEMM measured here)"
 
 
-@pytest.mark.parametrize(("code", "words"), [(1, "ended with 1"), (0, "the run goes on")])
-def test_run_without_a_summary_is_told_by_how_its_launch_ended(tmp_path, code, words):
-    found = demo.conclude(tmp_path, STORY, code)
-    assert found.code == FAILED
+@pytest.mark.parametrize(
+    ("launched", "code", "words"),
+    [
+        (1, FAILED, "ended with 1"),
+        (0, demo.INTERRUPTED, "the run goes on"),
+        (130, demo.INTERRUPTED, "the run goes on"),
+    ],
+)
+def test_run_without_a_summary_is_told_by_how_its_launch_ended(tmp_path, launched, code, words):
+    found = demo.conclude(tmp_path, STORY, launched)
+    assert found.code == code
     assert words in found.sentences[0]
 
 

@@ -76,7 +76,10 @@ def test_everything_happens_in_its_order_within_the_first_quarter(step_s, starts
     # Three means of ten before the slow-down, less the first steps of two attempts and a save.
     assert story.slow_step - 12 >= 30
     assert story.last_fork_step <= story.steps // 4
-    assert story.settle_s < story.slow_step * story.first_pace_s
+    settled = story.settle_s / story.first_pace_s
+    assert 10 < settled < story.slow_step
+    # Three late evaluations after settling cannot come before the slow-down.
+    assert settled + 3 * tale.SLOW_DOWN * story.spacing_steps > story.slow_step
     assert story.reserve_s > tale.END_STEPS * step_s
 
 

@@ -18,7 +18,7 @@ from controller.adapters.scrape import TIMEOUT_S
 from controller.adapters.system import Processes
 from controller.core.drills import Drill
 from controller.core.governor import MAX_STOP_S
-from controller.ports import Refused
+from controller.ports import Refused, Unavailable
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
@@ -170,6 +170,19 @@ def test_slow_steps_are_never_stopped_and_told_as_late(gang, tmp_path):
     told = drills_of(tmp_path)[-1]
     assert told["lateSteps"] == told["pacedSteps"] >= 5
     assert "100% slower by themselves" in told["done"]
+
+
+def test_pacer_that_may_not_stop_the_ranks_says_so(gang, tmp_path, monkeypatch):
+    gang.start(1)
+
+    def refuse(*_):
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+    with pacing.open_pacer(tmp_path) as pacer:
+        pacer.pace(0.2)
+        with pytest.raises(Unavailable, match="cannot pace the run: not yours"):
+            wait_for(lambda: not pacer.is_pacing, 30, "the refusal")
 
 
 def test_only_one_pacer_paces_a_run(gang, tmp_path):

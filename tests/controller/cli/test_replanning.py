@@ -163,6 +163,39 @@ def test_nothing_to_compare_is_no_table():
     assert describe_differences([]) == ""
 
 
+# --- waiting ---
+
+
+def test_wish_that_went_under_with_its_line_is_found_lost():
+    run = a_dated_run().training(60)
+    assert replanning.find_lost_answer(run.memory, "mine") is None  # not heard yet
+    run.asked("approve", "mine", proposal="0" * 12)
+    run.pass_once()
+    assert replanning.find_lost_answer(run.memory, "mine") is None  # it waits
+    forgotten = run.memory.model_copy(update={"asks": []})
+    assert replanning.find_lost_answer(forgotten, "mine")["accepted"] is False
+    run.seeing(intents=[]).pass_once()
+    assert "is not open" in replanning.find_lost_answer(run.memory, "mine")["text"]
+
+
+def test_outcome_of_an_approval_is_its_revision_or_why_there_is_none():
+    run = a_late_run()
+    proposal = run.memory.proposal.id
+    assert replanning.find_outcome(a_view(run), proposal) is None
+    run.asked("reject", proposal=proposal)
+    run.settle()
+    revision, why = replanning.find_outcome(a_view(run), proposal)
+    assert (revision, "me rejected it" in why) == (None, True)
+
+    run = a_late_run(mode="auto")
+    revision = run.memory.revision
+    found, _ = replanning.find_outcome(a_view(run), revision.proposal.id)
+    assert found["fork_step"] == revision.fork_step
+    run.training(100).adopting().settle()
+    found, _ = replanning.find_outcome(a_view(run), revision.proposal.id)
+    assert found["sha"] == revision.plan_sha
+
+
 # --- what is refused before anything is asked ---
 
 

@@ -48,6 +48,15 @@ def test_report_is_written_anywhere_anytime_with_the_same_bytes(trained, run_ctl
     assert (trained / wire.REPORT_FILE).read_bytes() == page
 
 
+def test_peak_that_the_summary_names_makes_the_mfu(trained, run_ctl):
+    (trained / wire.SUMMARY_FILE).write_text('{"peak_flops_per_second": 1e9}')
+    run_ctl("ctl report probe")
+    assert "tokens/s, MFU " in (trained / wire.REPORT_FILE).read_text()
+    (trained / wire.SUMMARY_FILE).write_text("[torn")
+    assert run_ctl("ctl report probe")[0] == Code.DONE
+    assert "MFU" not in (trained / wire.REPORT_FILE).read_text()
+
+
 def test_copy_is_drawn_and_said_to_be_one(trained, run_ctl):
     copy = shutil.copytree(trained, trained.with_name("copied"))
     code, out, err = run_ctl("ctl report copied")
