@@ -26,7 +26,8 @@ from contract import wire
 from contract.wire import StepRecord
 from controller.adapters.ledger import read_ledger
 
-AFTER_STEPS = 20
+NEAR_STEPS = 20
+"""Untagged steps on each side of the fork that are compared."""
 MS_PER_S = 1_000
 STATUS_FILE = "status.json"
 
@@ -44,24 +45,27 @@ class Adoption:
 
     @property
     def clean_s(self) -> float:
-        """Median of the untagged steps before the fork."""
-        return statistics.median(it.step_s for it in self.before() if not it.tags)
+        """Median of the untagged steps right before the fork."""
+        before = [it.step_s for it in self.steps[: self.fork_step] if not it.tags]
+        return statistics.median(before[-NEAR_STEPS:])
 
-    def before(self) -> Sequence[StepRecord]:
-        """Return the steps before the fork, without the first ones."""
-        return self.steps[AFTER_STEPS : self.fork_step]
+    @property
+    def later_s(self) -> float:
+        """Median of the untagged steps right after the fork."""
+        after = [it.step_s for it in self.steps[self.fork_step + 1 :] if not it.tags]
+        return statistics.median(after[:NEAR_STEPS])
 
-    def after(self) -> Sequence[StepRecord]:
-        """Return the untagged steps right after the fork."""
-        later = [it for it in self.steps if it.step > self.fork_step and not it.tags]
-        return later[:AFTER_STEPS]
+    @property
+    def saves_s(self) -> Sequence[float]:
+        """Return the steps with ordinary saves."""
+        return [it.step_s for it in self.steps if "save" in it.tags and it.step != self.fork_step]
 
 
 def main() -> int:
     """Print the figures and the conditions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run_files", nargs="*", type=Path, default=SAMPLES)
-    parser.add_argument("--at-step", type=int, default=60)
+    parser.add_argument("--at-step", type=int, default=45)
     options = parser.parse_args()
     for run_file in options.run_files:
         with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +76,7 @@ def main() -> int:
                 await_that(lambda run=run_dir: adopted_step(run) is not None, "the adoption")
                 fork = adopted_step(run_dir)
                 assert fork is not None
-                last = fork + 2 * AFTER_STEPS
+                last = fork + 2 * NEAR_STEPS
                 await_that(lambda run=run_dir, end=last: step_of(run, 1) >= end, "steps after it")
                 adoption = read_adoption(run_dir, fork)
             finally:
@@ -135,8 +139,6 @@ def show(run_file: Path, found: Adoption) -> None:
     at_publishing = sum(it.wall_s <= found.published_s for it in found.steps)
     at_approval = sum(it.wall_s <= found.approved_s for it in found.steps)
     fork_s = next(it.step_s for it in found.steps if it.step == found.fork_step)
-    saves = [it.step_s for it in found.before() if "save" in it.tags]
-    after_s = statistics.median(it.step_s for it in found.after())
     print(
         f"adoption in {run_file.name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, "
         f"clean step {1000 * clean_s:.0f} ms"
@@ -148,11 +150,12 @@ def show(run_file: Path, found: Adoption) -> None:
     )
     print(f"  proposal -> first step under the revision: {governs_s - found.proposed_s:.2f} s")
     print(f"  first step under it -> recorded: {found.recorded_s - governs_s:.2f} s")
-    usual = f"{statistics.median(saves) / clean_s:.2f}" if saves else "none before it"
-    print(f"  the step with the forced save: {fork_s / clean_s:.2f} clean steps (saves: {usual})")
+    saves = found.saves_s
+    usual = f"{statistics.median(saves) / clean_s:.2f}" if saves else "there are none"
+    print(f"  the step with the forced save: {fork_s / clean_s:.2f} clean steps (others: {usual})")
     print(
-        f"  the {len(found.after())} untagged steps after it: median {after_s / clean_s:.3f} clean "
-        "steps (aim: 1)"
+        f"  {NEAR_STEPS} untagged steps after it: median {found.later_s / clean_s:.3f} of that of "
+        f"{NEAR_STEPS} before it (aim: 1)"
     )
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from contract.model import flops_per_token, shape_of
 from controller.core.forecast import Hazard, Work, find_chance, forecast, learn_hazard
 from controller.core.pace import KEPT_OUTAGES, Outage, PaceView
+from controller.core.proposal import Proposal
+from tools.steering import DAY_MS, DEVICES, STAGES, STEPS, steer
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "forecast.md"
@@ -20,16 +22,11 @@ BEGIN, END = "<!-- timeline: begin, written by tools.timeline -->", "<!-- timeli
 
 HOUR_MS = 3_600_000
 DAY_H = 24
-DAY_MS = DAY_H * HOUR_MS
 LAUNCH = date(2026, 8, 20)
 DEADLINES_D = (90, 95, 100)
 
-STEPS = 390_251
 PACES_S = ((0, 18.5), (81_716, 16.8), (146_139, 14.67))
 """First step and seconds of a clean step, as published (marin#8435)."""
-STAGES = ((0, 4_096), (50, 8_192), (95, 65_536))
-"""Context: percent of the horizon and length. What follows 65K has no published start."""
-DEVICES = 704
 SAVE_INTERVAL_MS = HOUR_MS
 OUTAGE_H = 1.75
 """Mean cost of an interruption; the record gives the time lost, this makes a number of it."""
@@ -54,13 +51,8 @@ RECORD = (
     (1_065, 198_000),
 )
 
-ON_TIME_PERMILLE, TARGET_PERMILLE = 100, 800
-EVALUATIONS = 3
 SETTLE_MS = 4 * DAY_MS
-WINDOW_PERCENT, FLOOR_PERCENT = 25, 75
-MIN_CLEAN_STEPS = 500
-LEAST_CUT = 98
-"""Percent of the horizon: a smaller cut than 2% is not proposed."""
+WINDOW_PERCENT = 25
 SLOWER = 1 / 0.75
 SLOWER_DAYS = (*range(1, 11), 15, 20, 25, 30, 32, 33)
 """Days shown of the slower variant: until its trigger, then some."""
@@ -200,53 +192,28 @@ def _chance(day: int, pace: PaceView, hazard: Hazard, due_day: int, total_steps:
     return find_chance(day * DAY_MS, work, pace, hazard, due_day * DAY_MS, total_steps=total_steps)
 
 
-def choose_horizon(evaluation: Evaluation, due_day: int) -> tuple[int, int]:
-    """Return the largest horizon, in percent, with P at its target, and that P in permille.
-
-    The floor at least, whose P may be lower.
-    """
-    for percent in range(100, FLOOR_PERCENT - 1, -1):
-        total = STEPS * percent // 100
-        chance = _chance(evaluation.day, evaluation.pace, evaluation.hazard, due_day, total)
-        if chance >= TARGET_PERMILLE or percent == FLOOR_PERCENT:
-            return percent, chance
-    raise AssertionError("the floor ends the search")
-
-
-def is_counted(evaluation: Evaluation) -> bool:
-    """Return whether an evaluation may be one of those that trigger."""
+def is_counted(evaluation: Evaluation, settle_ms: int = SETTLE_MS) -> bool:
+    """Return whether an evaluation may be one of those that trigger: settled, window open."""
     pace = evaluation.pace
-    return (
-        pace.trained_ms > SETTLE_MS
-        and pace.clean_steps >= MIN_CLEAN_STEPS
-        and is_inside(evaluation)
-    )
+    is_inside = 100 * pace.until_step <= WINDOW_PERCENT * STEPS
+    return pace.trained_ms >= settle_ms and is_inside
 
 
-def is_inside(evaluation: Evaluation) -> bool:
-    """Return whether a fork is still inside the window."""
-    return 100 * evaluation.pace.until_step <= WINDOW_PERCENT * STEPS
+@dataclass(frozen=True)
+class Outcome:
+    """What the controller's rules proposed at one deadline, and the lowest P that counted."""
+
+    proposals: list[tuple[int, Proposal]]
+    lowest_permille: int
 
 
-def is_triggered(evaluations: Sequence[Evaluation], due_day: int) -> bool:
-    """Return whether the newest evaluations, all counted, found the run late."""
-    newest = evaluations[-EVALUATIONS:]
-    return len(newest) == EVALUATIONS and all(
-        is_counted(it) and it.permille[due_day] < ON_TIME_PERMILLE for it in newest
-    )
-
-
-def find_trigger(evaluations: Sequence[Evaluation], due_day: int) -> Evaluation | None:
-    """Return the evaluation at which a proposal would have come, None when none did."""
-    counts = range(1, len(evaluations) + 1)
-    return next(
-        (evaluations[n - 1] for n in counts if is_triggered(evaluations[:n], due_day)), None
-    )
-
-
-def find_last_call(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Return the last evaluation inside the window: there, P below the target is enough."""
-    return [it for it in evaluations if is_inside(it)][-1]
+def find_outcome(
+    evaluations: Sequence[Evaluation], due_day: int, settle_ms: int = SETTLE_MS
+) -> Outcome:
+    """Return what the rules make of the replay."""
+    steered = steer([(it.day, it.pace) for it in evaluations], due_day, settle_ms)
+    counted = [it.permille[due_day] for it in evaluations if is_counted(it, settle_ms)]
+    return Outcome(steered.proposals, min(counted))
 
 
 def render() -> str:
@@ -259,7 +226,7 @@ def render() -> str:
             _table(record, naive),
             *(_tell_outcome(record, due_day) for due_day in DEADLINES_D),
             "\n### The same, had the first days' interruptions counted\n",
-            *(_tell_outcome(naive, due_day) for due_day in DEADLINES_D),
+            *(_tell_outcome(naive, due_day, 0) for due_day in DEADLINES_D),
             "\n### A third slower, and never improving\n",
             _table([it for it in slower if it.day in SLOWER_DAYS]),
             *(_tell_outcome(slower, due_day) for due_day in DEADLINES_D),
@@ -289,23 +256,28 @@ def _percent(permille: int) -> str:
     return f"{permille / 10:.1f}%"
 
 
-def _tell_outcome(evaluations: Sequence[Evaluation], due_day: int) -> str:
-    """Return in a line what the trigger, or the last call, would have proposed."""
-    found = find_trigger(evaluations, due_day)
-    if found is not None:
-        return f"- {due_day} days: triggers on day {found.day}: {_tell_proposal(found, due_day)}."
-    last = find_last_call(evaluations)
-    inside = [it.permille[due_day] for it in evaluations if is_counted(it)]
-    text = f"- {due_day} days: no trigger; lowest counted P {_percent(min(inside))}. "
-    if choose_horizon(last, due_day)[0] > LEAST_CUT:
-        return f"{text}Last call on day {last.day}: nothing to propose."
-    return f"{text}Last call on day {last.day}: {_tell_proposal(last, due_day)}."
+def _tell_outcome(
+    evaluations: Sequence[Evaluation], due_day: int, settle_ms: int = SETTLE_MS
+) -> str:
+    """Return in a line what the rules proposed while nobody answered."""
+    outcome = find_outcome(evaluations, due_day, settle_ms)
+    text = f"- {due_day} days (lowest P that counts {_percent(outcome.lowest_permille)}): "
+    told = [_tell_proposal(day, proposal) for day, proposal in outcome.proposals]
+    return f"{text}{'; '.join(told) or 'nothing is proposed'}."
 
 
-def _tell_proposal(evaluation: Evaluation, due_day: int) -> str:
-    before, (percent, after) = evaluation.permille[due_day], choose_horizon(evaluation, due_day)
-    floor = ", the floor" if after < TARGET_PERMILLE else ""
-    return f"at P {_percent(before)} a horizon of {percent}%{floor} (then P {_percent(after)})"
+def _tell_proposal(day: int, proposal: Proposal) -> str:
+    before, after = proposal.facts.before, proposal.facts.after
+    total = proposal.change.total_steps
+    assert before is not None
+    assert after is not None
+    assert total is not None
+    kind = "last call, " if proposal.is_last_call else ""
+    floor = ", the floor" if proposal.is_floor else ""
+    return (
+        f"day {day}: {kind}at P {_percent(before.on_time_permille or 0)} a horizon of"
+        f" {100 * total / STEPS:.1f}%{floor} (then P {_percent(after.on_time_permille or 0)})"
+    )
 
 
 def replace_between(text: str, begin: str, end: str, body: str) -> str:

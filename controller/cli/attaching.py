@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.text import Text
 
-from controller.cli import deps, output
+from controller.cli import output
+from controller.cli.asking import ask
 from controller.cli.codes import Code
 from controller.cli.orders import Wish
 from controller.cli.peek import View, look, read_summary
@@ -44,7 +45,7 @@ def attach(directory: Path) -> int:
         except KeyboardInterrupt:
             choice = ask_leave()
             if choice == "stop":
-                return deps.ask(directory.parent, directory.name, Wish("stop"))
+                return ask(directory.parent, directory.name, Wish("stop"))
             if choice == "detach":
                 output.tell(
                     f"\n{directory.name} goes on. Next: ctl status {directory.name} --watch"

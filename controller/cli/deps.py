@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from controller.adapters.ledger import SegmentedLedger
     from controller.adapters.pacing import Pacer
     from controller.adapters.system import SystemClock
-    from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, ReplanOrder, Wish
     from controller.core.drills import Drill
     from controller.core.gate import Evidence
     from controller.core.launched import GivenFile, LaunchedRun
@@ -510,72 +509,6 @@ def start_drills(runs_dir: Path, name: str, file: Path) -> None:
             start_new_session=True,
             env=_environment(),
         )
-
-
-# --- procedures that load much ---
-
-
-def launch(order: "LaunchOrder") -> int:
-    """Do what `ctl launch` does."""
-    from controller.cli import launching
-
-    return launching.launch(order)
-
-
-def gate(order: "GateOrder") -> int:
-    """Do what `ctl gate` does."""
-    from controller.cli import gating
-
-    return gating.gate(order)
-
-
-def attach(directory: Path) -> int:
-    """Show a run until it rests or the person leaves; return the exit code."""
-    from controller.cli import attaching
-
-    return attaching.attach(directory)
-
-
-def ask(runs_dir: Path, name: str, wish: "Wish") -> int:
-    """Do what `ctl suspend`, `resume` and `stop` do."""
-    from controller.cli import asking
-
-    return asking.ask(runs_dir, name, wish)
-
-
-def replan(order: "ReplanOrder") -> int:
-    """Do what `ctl replan` does."""
-    from controller.cli import replanning
-
-    return replanning.replan(order)
-
-
-def run_drills(order: "DrillOrder") -> int:
-    """Do what `ctl drill` does."""
-    from controller.cli import drilling
-
-    return drilling.run_drills(order)
-
-
-def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
-    """Do what `ctl log` does."""
-    from controller.cli import logbook
-
-    return logbook.show_log(runs_dir, name, verify=verify, form=form)
-
-
-def report(runs_dir: Path, name: str) -> int:
-    """Do what `ctl report` does."""
-    from controller.cli import reporting
-
-    return reporting.report(runs_dir, name)
-
-
-def examine(runs_dir: Path) -> int:
-    """Do what `ctl doctor` does."""
-    from controller.cli import doctoring
-
-    return doctoring.examine(runs_dir)
 
 
 def render_yaml(value: object) -> str:

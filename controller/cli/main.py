@@ -1,6 +1,6 @@
 """`ctl`: the verbs. Each parses its arguments and calls one procedure.
 
-Simple verbs must start at once, so nothing here imports a model (see deps.py).
+Simple verbs must start at once, so nothing here imports a model (see verbs.py).
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from controller.cli import deps, looking, output
+from controller.cli import looking, output, verbs
 from controller.cli.codes import Code
 from controller.cli.failures import explain_failure
 from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, ReplanOrder, Wish
@@ -50,7 +50,7 @@ def launch(  # a command's options
 ) -> None:
     """Launch the run that FILE declares, or go on with it where it is; never start it over."""
     order = LaunchOrder(file, runs_dir, dry_run, detach, drill)
-    leave(lambda: deps.launch(order), f"the run of {file} is not touched")
+    leave(lambda: verbs.launch(order), f"the run of {file} is not touched")
 
 
 @app.command()
@@ -63,7 +63,7 @@ def gate(
 ) -> None:
     """Run the first steps of FILE in a throw-away run: speed, memory, drops, and a verdict."""
     order = GateOrder(file, runs_dir, steps, form)
-    leave(lambda: deps.gate(order), "the admission test is ended, nothing of it is left")
+    leave(lambda: verbs.gate(order), "the admission test is ended, nothing of it is left")
 
 
 @app.command()
@@ -84,7 +84,7 @@ def status(
 @app.command()
 def suspend(name: Name, *, no_wait: NoWait = False, runs_dir: RunsDir = RUNS) -> None:
     """Checkpoint the run and free its processes; `ctl resume` goes on."""
-    leave(lambda: deps.ask(runs_dir, name, Wish("suspend", wait=not no_wait)), asked_of(name))
+    leave(lambda: verbs.ask(runs_dir, name, Wish("suspend", wait=not no_wait)), asked_of(name))
 
 
 @app.command()
@@ -104,13 +104,13 @@ def resume(
 ) -> None:
     """Go on with a run that is suspended, stopped, halted or unsteered."""
     wish = Wish("resume", from_step, not no_wait, adopt_copy)
-    leave(lambda: deps.ask(runs_dir, name, wish), asked_of(name))
+    leave(lambda: verbs.ask(runs_dir, name, wish), asked_of(name))
 
 
 @app.command()
 def stop(name: Name, *, no_wait: NoWait = False, runs_dir: RunsDir = RUNS) -> None:
     """Checkpoint the run and end it; works without telemetry, too."""
-    leave(lambda: deps.ask(runs_dir, name, Wish("stop", wait=not no_wait)), asked_of(name))
+    leave(lambda: verbs.ask(runs_dir, name, Wish("stop", wait=not no_wait)), asked_of(name))
 
 
 @app.command()
@@ -147,7 +147,7 @@ def replan(  # noqa: PLR0913  a command's options
         runs_dir, name, horizon, mixture, execution, approve, reject, diff, not no_wait, form
     )
     touched = asked_of(name) if order.wishes and not diff else f"the run {name} is not touched"
-    leave(lambda: deps.replan(order), touched)
+    leave(lambda: verbs.replan(order), touched)
 
 
 @app.command()
@@ -162,7 +162,7 @@ def log(
 ) -> None:
     """Show everything that was decided and done, oldest first."""
     leave(
-        lambda: deps.show_log(runs_dir, name, verify=verify, form=form),
+        lambda: verbs.show_log(runs_dir, name, verify=verify, form=form),
         f"the run {name} is not touched",
     )
 
@@ -170,7 +170,7 @@ def log(
 @app.command()
 def report(name: Name, *, runs_dir: RunsDir = RUNS) -> None:
     """Write the run's page anew, runs/NAME/report.html, and print its path."""
-    leave(lambda: deps.report(runs_dir, name), f"the run {name} is not touched")
+    leave(lambda: verbs.report(runs_dir, name), f"the run {name} is not touched")
 
 
 @app.command()
@@ -192,14 +192,15 @@ def drill(  # noqa: PLR0913  a command's options
     """Do to a run what a bad day does; its controller is not told."""
     order = DrillOrder(runs_dir, name, kind, rank, at_step, file, step_s)
     leave(
-        lambda: deps.run_drills(order), f"drills not done yet are left out. Next: ctl status {name}"
+        lambda: verbs.run_drills(order),
+        f"drills not done yet are left out. Next: ctl status {name}",
     )
 
 
 @app.command()
 def doctor(*, runs_dir: RunsDir = RUNS) -> None:
     """Say what this machine lacks."""
-    leave(lambda: deps.examine(runs_dir), "no run is touched")
+    leave(lambda: verbs.examine(runs_dir), "no run is touched")
 
 
 def asked_of(name: str) -> str:

@@ -26,14 +26,14 @@ LIMIT_MS = 6 * 3_600_000
 DAY_MS = 86_400_000
 
 
-PLAN_SHARE = 0.5
+PLAN_SHARE = 0.6
 """Of the lives have a deadline and weather of the plan."""
-DEADLINE_PERCENT = (80, 170)
+DEADLINE_PERCENT = (70, 130)
 """Of the time that the steps take at their pace."""
 WINDOWS_PERCENT, FLOORS_PERCENT = (40, 60, 100), (40, 60, 75)
 MODES = ("auto", "auto", "auto", "propose", "propose", "propose", "off")
 WORDS = ("approve", "approve_late", "approve_twice", "disagree")
-HARD_OF_HEARING = 0.3
+HARD_OF_HEARING = 0.5
 STEP_MS = Pace().step_ms
 
 Pair = tuple[str, str]
@@ -77,7 +77,8 @@ def live(
     plan = mixed_plan(STEPS) if has_deadline else sim_plan(STEPS)
     life = Life(world, plan, rules=rules, plan_rules=plan_rules, wrap=wrap)
     weather = plan_weather(life, random) if has_deadline else Weather(life, random)
-    weather.plan(random.randrange(1, MAX_FAULTS + 1), STORM_MS)
+    most = MAX_FAULTS // 2 if has_deadline else MAX_FAULTS
+    weather.plan(random.randrange(1, most + 1), STORM_MS)
     life.run(STORM_MS)
     weather.clear()
     life.see_through(world.agenda.now_ms + LIMIT_MS)

@@ -18,7 +18,7 @@ UNDEAD_MS = 90_000
 AIMS = ("start", "rendezvous", "restore", "compile", "first_step", "drain", "save_block")
 MAX_STEP = 80
 AIMED_SHARE = 0.6
-IMMEDIATE_SHARE = 0.3
+IMMEDIATE_SHARE = 0.6
 AIM_MS = 2_000
 """No phase of the simulated trainers is shorter."""
 MOMENTS = {

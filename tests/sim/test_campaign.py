@@ -28,6 +28,16 @@ def test_lives_differ_by_seed_and_reach_many_faults_in_many_phases():
     assert tally.attempts > tally.lives
 
 
+def test_lives_with_a_deadline_reach_every_event_of_the_plan():
+    tally = campaign(1000, 40)
+    events = {event for event, _ in tally.events}
+    states = {state for _, state in tally.met}
+    assert events == {"proposed", "approved", "published", "recorded", "closed"}
+    assert {"settled", "proposed", "published", "pending"} <= states
+    assert tally.adopted > 0
+    assert not tally.failed, "\n".join(tally.lines())
+
+
 def test_a_quiet_month_completes_with_one_attempt_per_killed_rank():
     life = live_quietly(30, kills=10)
     assert life.is_completed

@@ -116,3 +116,29 @@ def test_gang_on_a_plan_of_its_own_is_caught():
     follower.chain = [follower.plan.model_copy(update={"seed": 7})]
     life.run(210_000)
     assert "a gang runs a plan outside the chain" in " | ".join(life.world.violations)
+
+
+def test_new_line_ends_what_was_proposed_on_the_old_one_and_answers_the_owner():
+    life, _ = a_life(mode="propose")
+    life.run(240_000)
+    proposal = life.memory.proposal
+    assert proposal is not None
+    life.ask("resume_from", step=10, line="main")
+    life.run(600_000)
+    assert life.memory.plan.line.name == "main-2"
+    assert [(it.id, it.outcome) for it in life.memory.closed][:1] == [(proposal.id, "void")]
+    assert not life.world.violations
+
+
+def test_wish_that_a_new_line_overtakes_is_answered():
+    life, _ = a_life(mode="off")
+    life.run(240_000)
+    # Nothing is known of the steps, so the wish waits; meanwhile the line is left.
+    life.world.blind.add("progress")
+    life.ask("resume_from", step=10, line="main")
+    life.approve("f" * 12)
+    life.run(600_000)
+    assert life.memory.plan.line.name == "main-2"
+    assert not life.memory.asks
+    assert not life.memory.answers[-1].accepted
+    assert not life.world.violations

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from contract import wire
-from controller.cli import deps
+from controller.cli import verbs
 from controller.cli.codes import Code
 
 
@@ -66,11 +66,11 @@ def test_steering_a_damaged_run_names_the_command_that_judges_it(launched, run_c
 
 def test_doctor_names_damaged_and_halted_runs(launched, capsys):
     (launched / wire.STATUS_FILE).write_text('{"state": "halted", "reason": "it crashed"}')
-    deps.examine(launched.parent)
+    verbs.examine(launched.parent)
     assert (
         "LACKS  run probe  halted; it crashed. Next: ctl log probe"
         in capsys.readouterr().out.replace("   ", "  ")
     )
     damage(launched)
-    deps.examine(launched.parent)
+    verbs.examine(launched.parent)
     assert "its ledger is damaged: record 2" in capsys.readouterr().out

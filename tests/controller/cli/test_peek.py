@@ -5,7 +5,7 @@ import os
 import pytest
 
 from contract import wire
-from controller.cli import deps, peek
+from controller.cli import peek, verbs
 from controller.cli.codes import Code
 from controller.cli.looking import code_of, show_status
 from controller.cli.wording import describe, describe_line
@@ -172,7 +172,7 @@ def test_watching_a_run_that_nobody_steers_ends_at_once(run_dir, capsys):
 
 
 def test_doctor_names_what_it_looked_at_and_runs_that_nobody_steers(run_dir, capsys):
-    assert deps.examine(run_dir.parent) == Code.FAILED
+    assert verbs.examine(run_dir.parent) == Code.FAILED
     shown = capsys.readouterr().out
     assert "flock" in shown
     assert "LACKS  run probe" in shown

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from contract import wire
-from controller.cli import deps
+from controller.cli import deps, verbs
 from controller.cli.codes import Code
 from tests.builders import a_run
 from tests.run_files import GOOD, TEXT
@@ -46,7 +46,7 @@ def test_interrupt_while_watching_is_told(launched, hold_lock, run_ctl, monkeypa
 
 
 def test_interrupt_while_waiting_for_a_wish_says_that_the_wish_stays(folder, run_ctl, monkeypatch):
-    monkeypatch.setattr(deps, "ask", interrupt)
+    monkeypatch.setattr(verbs, "ask", interrupt)
     code, _, err = run_ctl("ctl stop probe")
     assert code == Code.INTERRUPTED
     assert "stays asked" in err

@@ -4,19 +4,13 @@ import pytest
 
 from tools.timeline import (
     BEGIN,
-    DAY_MS,
     DEADLINES_D,
     END,
-    LEAST_CUT,
-    ON_TIME_PERMILLE,
     PAGE,
     SETTLE_MS,
     SLOWER,
-    choose_horizon,
-    find_last_call,
-    find_trigger,
+    find_outcome,
     is_counted,
-    is_triggered,
     record_at,
     render,
     replace_between,
@@ -59,48 +53,49 @@ def test_replayed_run_is_where_the_record_was(record):
 
 
 @pytest.mark.parametrize("due_day", DEADLINES_D)
-def test_record_triggers_nothing_at_any_deadline(record, due_day):
-    assert find_trigger(record, due_day) is None
+def test_first_days_of_the_record_trigger_nothing_at_any_deadline(record, due_day):
+    outcome = find_outcome(record, due_day)
+    assert all(proposal.is_last_call for _, proposal in outcome.proposals)
+    assert all(day >= 20 for day, _ in outcome.proposals)
 
 
 def test_first_two_weeks_are_not_even_near_the_trigger(record):
     first = [it for it in record if it.day <= 13]
-    assert min(it.permille[90] for it in first) > 2 * ON_TIME_PERMILLE
+    assert min(it.permille[90] for it in first) > 200
     # Dividing steps by days would have said half a year.
     assert first[3].day * 390_251 / first[3].pace.until_step > 135
 
 
 def test_counting_the_first_days_would_have_cut_the_horizon_wrongly():
     naive = list(replay(settle_ms=0))
-    found = find_trigger(naive, 90)
-    assert found.day == 8
-    assert choose_horizon(found, 90)[0] == 75
+    day, proposal = find_outcome(naive, 90, 0).proposals[0]
+    assert day == 4
+    assert proposal.is_floor
 
 
 @pytest.mark.parametrize("due_day", DEADLINES_D)
 def test_slower_run_triggers_as_soon_as_three_evaluations_count(slower, due_day):
-    found = find_trigger(slower, due_day)
-    assert found.day == 8
-    assert found.pace.trained_ms > SETTLE_MS + DAY_MS
-    assert choose_horizon(found, due_day)[0] == 75
-
-
-def test_two_late_evaluations_are_not_enough(slower):
-    assert not is_triggered(slower[:7], 90)
-    assert is_triggered(slower[:8], 90)
+    day, proposal = find_outcome(slower, due_day).proposals[0]
+    assert day == 8
+    assert slower[5].pace.trained_ms >= SETTLE_MS > slower[4].pace.trained_ms
+    assert proposal.is_floor
+    assert not proposal.is_last_call
+    assert proposal.facts.shortfall_ms > 0 or proposal.facts.after.on_time_permille < 800
 
 
 def test_evaluations_past_the_window_do_not_count(slower):
     assert is_counted(slower[31])
     assert not is_counted(slower[32])
-    assert not is_triggered(slower[:33], 90)
+    last_day = find_outcome(slower, 90).proposals[-1][0]
+    assert slower[last_day - 1].pace.until_step <= 97_562
 
 
-def test_last_call_comes_on_the_last_day_inside_the_window(record):
-    last = find_last_call(record)
-    assert last.day == 24
-    assert choose_horizon(last, 90)[0] < LEAST_CUT
-    assert choose_horizon(last, 100)[0] == 100
+def test_last_call_comes_while_the_window_has_room_for_it(record):
+    [(day, proposal)] = find_outcome(record, 90).proposals
+    assert proposal.is_last_call
+    assert day == 23
+    assert proposal.facts.after.on_time_permille >= 800
+    assert find_outcome(record, 100).proposals == []
 
 
 def test_page_shows_this_replay():
