@@ -58,7 +58,11 @@ class Adoption:
     @property
     def saves_s(self) -> Sequence[float]:
         """Return the steps with ordinary saves."""
-        return [it.step_s for it in self.steps if "save" in it.tags and it.step != self.fork_step]
+        return [
+            it.step_s
+            for it in self.steps
+            if "save" in it.tags and "eval" not in it.tags and it.step != self.fork_step
+        ]
 
 
 def main() -> int:

@@ -51,7 +51,7 @@ class DatedRun(Run):
 
     def shown(self, **changes) -> "DatedRun":
         """Let the step log be what was trained."""
-        since = self.memory.evaluation.pace.until_step if self.memory.evaluation else 0
+        since = self.memory.evaluated_step
         pace = PaceView(
             since_step=since,
             until_step=self.step,

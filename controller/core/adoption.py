@@ -47,7 +47,7 @@ def supersede_missed(snapshot: Snapshot, memory: Memory) -> Answer | None:
         return None
     parent, proposal = memory.held_plan, revision.proposal
     missed = f"revision {revision.plan_sha[:12]} was missed: the gang ran past its fork"
-    why = find_contradiction(proposal.change, past)
+    why = find_contradiction(parent, proposal.change, past)
     if why is not None:
         return _drop(memory, proposal, f"{missed}; {why}")
     child = revise_for(memory, parent, proposal, past, revision.plan_sha)

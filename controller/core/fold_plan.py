@@ -56,6 +56,7 @@ def _fold_evaluation(memory: Memory, action: Evaluate, at: Instant) -> Memory:
         memory,
         evaluation=action,
         evaluated_at=at,
+        evaluated_step=action.pace.until_step,
         first_evaluation=memory.first_evaluation or action,
         late=late,
     )
@@ -170,8 +171,12 @@ def _fold_adoption(memory: Memory, action: RecordAdoption, at: Instant) -> Memor
 
 def take_ask(memory: Memory, intent: OwnerIntent) -> Memory:
     """Take a wish about the plan into memory; new terms hold at once."""
+    if intent.verb != "amend" and len(memory.asks) >= MAX_ASKS:
+        text = f"{MAX_ASKS} wishes about the plan wait for an answer already"
+        refusal = Answer(nonce=intent.nonce, accepted=False, text=text)
+        return _with(memory, answers=[*memory.answers, refusal][-MAX_ANSWERS:])
     if intent.verb != "amend":
-        return _with(memory, asks=[*memory.asks, intent][-MAX_ASKS:])
+        return _with(memory, asks=[*memory.asks, intent])
     if intent.terms is None:
         return memory
     before = memory.policy
@@ -219,6 +224,7 @@ def forget_plan_wishes(memory: Memory, at: Instant) -> Memory:
         late=0,
         evaluation=None,
         evaluated_at=None,
+        evaluated_step=0,
     )
 
 

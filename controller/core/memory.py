@@ -132,6 +132,8 @@ class Memory(Frozen):
     evaluation: Evaluate | None = None
     """The newest one."""
     evaluated_at: Instant | None = None
+    evaluated_step: int = 0
+    """Up to which the step log was judged: the next window begins there."""
     first_evaluation: Evaluate | None = None
     """Of the run: what was expected at first."""
     late: int = 0

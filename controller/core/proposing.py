@@ -61,12 +61,12 @@ def range_of_forks(memory: Memory, change: Change, training: Training) -> tuple[
             return 0, plan.total_steps - 1
 
 
-def find_contradiction(change: Change, fork: int) -> str | None:
+def find_contradiction(parent: Plan, change: Change, fork: int) -> str | None:
     """Return why the change cannot begin at `fork`, None where it can."""
-    total = change.total_steps
-    if total is None or fork < total - 1:
+    total = change.total_steps or parent.total_steps
+    if fork < total - 1:
         return None
-    return f"its horizon of {total:,} steps would be reached before it takes effect at {fork:,}"
+    return f"its {total:,} steps would be done before it could take effect, at step {fork:,}"
 
 
 def revise_for(

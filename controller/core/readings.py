@@ -27,6 +27,15 @@ def elapsed_ms(since: Instant, now: Instant) -> int | Unknown:
     return now.mono_ms - since.mono_ms
 
 
+def age_ms(since: Instant, now: Instant) -> int:
+    """Return the milliseconds since, across restarts of the machine by the wall clock.
+
+    For spans of days, in which a machine may be restarted: the monotonic clock begins anew then.
+    """
+    elapsed = elapsed_ms(since, now)
+    return now.wall_ms - since.wall_ms if isinstance(elapsed, Unknown) else elapsed
+
+
 def show_seconds(duration_ms: int) -> str:
     """Return a duration in words: `2.5 s`."""
     return f"{duration_ms / MS_PER_S:g} s"

@@ -33,8 +33,8 @@ from controller.core.proposing import (
     range_of_forks,
     revise_for,
 )
-from controller.core.readings import elapsed_ms, show_seconds
-from controller.core.rules import Answer, has_passed, live_attempt, rule
+from controller.core.readings import age_ms, show_seconds
+from controller.core.rules import Answer, live_attempt, rule
 from controller.core.snapshot import OwnerIntent, Snapshot
 from controller.core.terms import PERMILLE, Terms
 from controller.core.training import Training, find_training
@@ -92,7 +92,7 @@ def _find_recovery(proposal: Proposal, evaluation: Evaluate, terms: Terms) -> st
 def find_expiry(snapshot: Snapshot, memory: Memory, proposal: Proposal) -> str | None:
     """Return why it is too late for the proposal, None while it is not."""
     patience_ms = EXPIRY_EVALUATIONS * memory.policy.terms.evaluate_every_ms
-    if memory.approval is None and has_passed(proposal.at, patience_ms, snapshot.now):
+    if memory.approval is None and age_ms(proposal.at, snapshot.now) >= patience_ms:
         return f"nobody answered within {show_seconds(patience_ms)}"
     training = find_training(snapshot, memory)
     if training is None or proposal.change.kind == "execution":
@@ -100,7 +100,7 @@ def find_expiry(snapshot: Snapshot, memory: Memory, proposal: Proposal) -> str |
     fork = next_fork(memory, training)
     if fork > proposal.fork_last:
         return f"the next possible fork, step {fork}, is after the last one, {proposal.fork_last}"
-    return find_contradiction(proposal.change, fork)
+    return find_contradiction(memory.plan, proposal.change, fork)
 
 
 def _close(memory: Memory, proposal: Proposal, outcome: str, why: str) -> Answer:
@@ -131,7 +131,9 @@ def answer_owner(snapshot: Snapshot, memory: Memory) -> Answer | None:
     if proposal is None or proposal.id != ask.proposal:
         there = f"{proposal.id} is" if proposal else "none is"
         return _decline(ask.nonce, f"proposal {ask.proposal} is not open; {there}")
-    if memory.approval is not None:
+    # An execution waits for a restart that may be weeks away, and keeps every other proposal out.
+    is_waiting = proposal.change.kind == "execution" and ask.verb == "reject"
+    if memory.approval is not None and not is_waiting:
         return _decline(ask.nonce, f"proposal {proposal.id} is approved already")
     action: Action = Approve(
         reason=f"{ask.user} approved it", nonce=ask.nonce, proposal=proposal.id, by=ask.user
@@ -159,7 +161,7 @@ def _answer_proposal(snapshot: Snapshot, memory: Memory, ask: OwnerIntent) -> An
         return _decline(ask.nonce, "the run does not train, so no step can be named")
     assert ask.change is not None
     first, _ = range_of_forks(memory, ask.change, training)
-    if (why := find_contradiction(ask.change, first)) is not None:
+    if (why := find_contradiction(memory.plan, ask.change, first)) is not None:
         return _decline(ask.nonce, why)
     draft = Draft(
         change=ask.change,
@@ -284,7 +286,7 @@ def is_due(snapshot: Snapshot, memory: Memory, training: Training) -> bool:
         return False
     if memory.evaluated_at is None:
         return pace.trained_ms >= terms.evaluate_every_ms
-    return has_passed(memory.evaluated_at, terms.evaluate_every_ms, snapshot.now)
+    return age_ms(memory.evaluated_at, snapshot.now) >= terms.evaluate_every_ms
 
 
 def is_clock_unsure(memory: Memory) -> bool:
@@ -322,7 +324,8 @@ def propose(snapshot: Snapshot, memory: Memory) -> Answer | None:
     )
     total, found = find_horizon(memory, evaluation.pace, snapshot.now, floor)
     first, _ = range_of_forks(memory, draft.change, training)
-    if (why := find_contradiction(Change(kind="horizon", total_steps=total), first)) is not None:
+    shortest = Change(kind="horizon", total_steps=total)
+    if (why := find_contradiction(memory.plan, shortest, first)) is not None:
         return _decline(draft.nonce, why)
     is_floor = (found.on_time_permille or 0) < terms.target_percent * PERMILLE
     change = Change(kind="horizon", total_steps=min(total, highest))
@@ -385,10 +388,9 @@ def _explain_limits(snapshot: Snapshot, memory: Memory, terms: Terms) -> str | N
         return f"{len(horizons)} revisions of the horizon were adopted; no more are allowed"
     if horizons:
         since = horizons[-1].adopted_at or horizons[-1].published_at
-        if not has_passed(since, terms.cool_down_ms, snapshot.now):
-            passed = elapsed_ms(since, snapshot.now)
-            assert isinstance(passed, int)
-            left = show_seconds(terms.cool_down_ms - passed)
+        left_ms = terms.cool_down_ms - age_ms(since, snapshot.now)
+        if left_ms > 0:
+            left = show_seconds(left_ms)
             return f"the last revision is too fresh; {left} of its cool-down are left"
     return None
 

@@ -144,7 +144,7 @@ class Observer:
             return gang
         line = memory.plan.line.name
         # Each evaluation has a window of its own.
-        since = memory.evaluation.pace.until_step if memory.evaluation else 0
+        since = memory.evaluated_step
         return read_or_unknown(lambda: self.ports.progress.read(gang, line, now, since))
 
     def _read_storage(self, gang: GangView | Unknown | None, now: Instant) -> StorageView | Unknown:

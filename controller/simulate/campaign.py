@@ -33,7 +33,7 @@ DEADLINE_PERCENT = (70, 130)
 WINDOWS_PERCENT, FLOORS_PERCENT = (40, 60, 100), (40, 60, 75)
 MODES = ("auto", "auto", "auto", "propose", "propose", "propose", "off")
 WORDS = ("approve", "approve_late", "approve_twice", "disagree")
-HARD_OF_HEARING = 0.5
+HARD_OF_HEARING = MORTAL = 0.5
 STEP_MS = Pace().step_ms
 
 Pair = tuple[str, str]
@@ -118,6 +118,8 @@ def plan_weather(life: Life, random: Random) -> Weather:
     weather = Weather(life, random, FAULTS | PLAN_FAULTS, AIMS + PLAN_AIMS)
     for _ in range(random.randrange(0, 3)):
         weather.aimed.append((random.choice(WORDS), "proposed"))
+    if random.random() < MORTAL:
+        weather.aimed.append(("kill_controller_soon", random.choice(PLAN_AIMS)))
     if random.random() < HARD_OF_HEARING:
         weather.aimed.append((random.choice(("deafen", "split")), "approved"))
     for _ in range(random.randrange(0, 5)):

@@ -18,8 +18,7 @@ from controller.core.actions import (
 )
 from controller.core.memory import Memory
 from controller.core.proposal import CONTROLLER, Proposal
-from controller.core.readings import Instant
-from controller.core.rules import has_passed
+from controller.core.readings import Instant, age_ms
 from controller.core.snapshot import ProgressView, Snapshot
 from controller.core.terms import Terms
 from controller.simulate.steps import Stretch
@@ -69,10 +68,10 @@ class PlanCheckers:
                 pass
 
     def _check_evaluation(self, action: Evaluate, snapshot: Snapshot, memory: Memory) -> None:
-        progress, last = snapshot.progress, memory.evaluation
+        progress = snapshot.progress
         is_training = isinstance(progress, ProgressView) and not progress.is_replaying
         self._demand(is_training, "evaluated while the gang trains no new steps")
-        is_apart = last is None or action.pace.since_step >= last.pace.until_step
+        is_apart = action.pace.since_step >= memory.evaluated_step
         self._demand(is_apart, "two evaluations rest on the same steps")
         self._demand(
             memory.policy.terms.deadline_wall_ms is not None, "evaluated without a deadline"
@@ -92,7 +91,7 @@ class PlanCheckers:
         horizons = [it for it in memory.adopted if it.kind == "horizon"]
         self._demand(len(horizons) < terms.max_revisions, "more revisions than allowed")
         if horizons and horizons[-1].adopted_at is not None:
-            is_cool = has_passed(horizons[-1].adopted_at, terms.cool_down_ms, now)
+            is_cool = age_ms(horizons[-1].adopted_at, now) >= terms.cool_down_ms
             self._demand(is_cool, "proposed within the cool-down")
         is_called = memory.late >= terms.evaluations or proposal.is_last_call
         self._demand(is_called, f"proposed after {memory.late} late evaluations")

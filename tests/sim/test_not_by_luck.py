@@ -89,6 +89,20 @@ def test_incident_among_the_evaluations_neither_counts_nor_resets():
     assert days_of(story, "propose") == days_of(story, "evaluate")[6:7]
 
 
+def test_blind_spell_is_no_evidence_of_lateness():
+    story = a_story(100)
+    story.slow_to(4.9, 150)
+    for port in ("progress", "telemetry", "store"):
+        story.at(5.5, lambda port=port: story.world.blind.add(port))
+    story.at(9.5, story.world.blind.clear)
+    story.run(9.4)
+    assert len(story.acts("evaluate")) == 5
+    story.run(10.9)
+    late = [round(day, 1) for day, a in story.acts("evaluate") if a.is_late]
+    assert late == [5.1, 9.5, 10.5]
+    assert days_of(story, "propose") == [10.5]
+
+
 def test_last_call_before_the_window_closes_proposes_whenever_p_is_under_its_target():
     story = a_story(87)
     story.run(20)
@@ -168,6 +182,34 @@ def test_approval_after_expiry_is_refused():
     assert f"proposal {proposed.proposal.id} is not open" in story.answer
     assert not story.memory.answers[-1].accepted
     assert horizons(story) == [390_251]
+
+
+def reboot(story):
+    """Let the machine restart: the monotonic clock begins anew."""
+    for rank in story.world.gang.alive():
+        rank.has_shim = False
+        story.world.gang.kill(rank)
+    story.world.agenda.reboot()
+    story.life.reconciler = None
+
+
+def test_restart_of_the_machine_neither_ages_a_proposal_nor_hurries_evaluations():
+    story = a_story(100, "mode: propose")
+    story.slow_to(4.5, 140)
+    for day in (7.2, 8.3, 9.4):
+        story.at(day, lambda: reboot(story))
+    story.run(11.5)
+    assert len(story.acts("propose")) == 1
+    assert story.memory.proposal is not None
+    assert len(story.acts("evaluate")) == 11
+
+
+def test_restart_of_the_machine_does_not_end_the_cool_down():
+    story = a_story_of_two_slow_downs()
+    story.at(12.3, lambda: reboot(story))
+    story.run(13.5)
+    assert story.memory.late >= 3
+    assert len(story.acts("propose")) == 1
 
 
 def test_proposal_is_void_once_its_own_horizon_would_not_do():

@@ -3,6 +3,7 @@
 import pytest
 
 from controller.core.decide import GANG, PLAN
+from controller.core.proposal import Change
 from controller.simulate.agenda import FIRST_WALL_MS
 from controller.simulate.campaign import new_random
 from controller.simulate.faults import AIMS, FAULTS, Weather
@@ -127,6 +128,38 @@ def test_new_line_ends_what_was_proposed_on_the_old_one_and_answers_the_owner():
     life.run(600_000)
     assert life.memory.plan.line.name == "main-2"
     assert [(it.id, it.outcome) for it in life.memory.closed][:1] == [(proposal.id, "void")]
+    assert not life.world.violations
+
+
+def test_approved_execution_that_waits_for_a_restart_can_be_taken_back():
+    life, _ = a_life(deadline_ms=LATE_MS)
+    other = life.plan.execution.model_copy(update={"waves": 4})
+    life.run(60_000)
+    life.propose(Change(kind="execution", execution=other))
+    life.run(70_000)
+    life.approve()
+    life.run(300_000)
+    # The run is late, and nothing else can be proposed.
+    assert life.memory.late >= 2
+    assert life.memory.approval is not None
+    life.approve(verb="reject")
+    life.run(500_000)
+    assert [closed.outcome for closed in life.memory.closed] == ["rejected", "approved"]
+    assert life.memory.adopted[0].kind == "horizon"
+    assert not life.world.violations
+
+
+def test_more_wishes_than_are_kept_are_refused_and_none_is_forgotten():
+    life, _ = a_life(mode="off")
+    life.run(240_000)
+    life.world.blind.add("progress")
+    for _ in range(18):
+        life.approve("f" * 12)
+    life.run(300_000)
+    assert "wait for an answer already" in life.memory.answers[-1].text
+    life.world.blind.clear()
+    life.run(400_000)
+    assert not life.memory.asks
     assert not life.world.violations
 
 
