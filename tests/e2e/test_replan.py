@@ -90,7 +90,7 @@ def test_owner_proposes_rejects_and_is_refused_with_the_reason(steered):
     assert "nothing is proposed" in ctl("replan", "probe", "--diff")
 
     assert "floor: 500 steps (FAILS" in ctl("replan", "probe", "--horizon", "50", code=1)
-    assert "would be reached before" in ctl("replan", "probe", "--horizon", "1", code=1)
+    assert "would be done before" in ctl("replan", "probe", "--horizon", "1", code=1)
     (ctl.folder / "fast.yaml").write_text("waves: 1\n")
     assert "fit: impossible" in ctl("replan", "probe", "--execution", "fast.yaml", code=1)
 
