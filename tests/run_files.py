@@ -141,6 +141,24 @@ BAD: tuple[tuple[str, str, str, str], ...] = (
         "onTimePercent",
     ),
     (
+        "contingency.target",
+        "  faults:",
+        "  contingency: {onTimePercent: 50, targetPercent: 20}\n  faults:",
+        "above onTimePercent (50)",
+    ),
+    (
+        "contingency.floor",
+        "  faults:",
+        "  contingency: {floorPercent: 90, minChangePercent: 20}\n  faults:",
+        "at most 80",
+    ),
+    (
+        "contingency.window",
+        "  faults:",
+        "  contingency: {windowPercent: 1}\n  faults:",
+        "after the warm-up only",
+    ),
+    (
         "contingency.deadline",
         "  faults:",
         "  contingency: {mode: propose}\n  faults:",

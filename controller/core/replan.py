@@ -28,6 +28,7 @@ from controller.core.proposing import (
     Draft,
     draft_proposal,
     find_contradiction,
+    lead_steps,
     next_fork,
     prove_revision,
     range_of_forks,
@@ -374,7 +375,8 @@ def _explain_window(snapshot: Snapshot, memory: Memory, terms: Terms) -> str | N
     if training is None:
         return "the run does not train now"
     last = last_window_step(memory.genesis, terms)
-    if next_fork(memory, training) > last:
+    # Once more as much as a revision needs: a proposal that expires at birth helps nobody.
+    if next_fork(memory, training) + lead_steps(memory, training) > last:
         return f"the window closed at step {last:,}; from now on the forecast is only reported"
     return None
 

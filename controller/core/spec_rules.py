@@ -267,13 +267,28 @@ def check_evaluation(spec: Spec) -> Iterable[Finding]:
 def check_contingency(spec: Spec) -> Iterable[Finding]:
     """The thresholds are in order, and a mode that acts has a deadline."""
     plan = spec.contingency
-    if not plan.on_time_percent < plan.clear_above_percent <= plan.target_percent:
+    if plan.on_time_percent >= plan.target_percent:
+        bound = f"it must lie above onTimePercent ({plan.on_time_percent})"
+        yield "contingency.target", "spec.contingency.targetPercent", plan.target_percent, bound
+    elif not plan.on_time_percent < plan.clear_above_percent <= plan.target_percent:
         bound = (
             f"it must lie above onTimePercent ({plan.on_time_percent}) and at most at"
             f" targetPercent ({plan.target_percent})"
         )
         field = "spec.contingency.clearAbovePercent"
         yield "contingency.thresholds", field, plan.clear_above_percent, bound
+    if plan.floor_percent + plan.min_change_percent > 100:  # noqa: PLR2004  # percent
+        bound = (
+            f"it must be at most {100 - plan.min_change_percent}: a change of at least"
+            f" minChangePercent ({plan.min_change_percent}) has to fit above it"
+        )
+        yield "contingency.floor", "spec.contingency.floorPercent", plan.floor_percent, bound
+    if plan.window_percent <= spec.schedule.warmup_percent:
+        bound = (
+            f"it must lie above schedule.warmupPercent ({spec.schedule.warmup_percent}):"
+            " a horizon forks after the warm-up only"
+        )
+        yield "contingency.window", "spec.contingency.windowPercent", plan.window_percent, bound
     if plan.mode != "off" and spec.deadline is None:
         bound = "it needs spec.deadline.at; without a deadline it must be off"
         yield "contingency.deadline", "spec.contingency.mode", plan.mode, bound
@@ -293,7 +308,7 @@ RULES = (
     Rule(("faults",), check_delays),
     Rule(("checkpoints", "budget", "batch"), check_cadence),
     Rule(("evaluation",), check_evaluation),
-    Rule(("contingency", "deadline"), check_contingency),
+    Rule(("contingency", "deadline", "schedule"), check_contingency),
 )
 
 
