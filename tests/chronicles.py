@@ -24,6 +24,7 @@ from controller.core.actions import (
     PublishPlan,
     RecordAdoption,
     RecordEnd,
+    RecordIntent,
 )
 from controller.core.chronicle import read_chronicle
 from controller.core.fold import fold
@@ -36,6 +37,7 @@ from controller.core.proofs import Case, prove
 from controller.core.proposal import Change, Facts, LossCost, Proposal, make_id
 from controller.core.readings import Instant
 from controller.core.revise import revise
+from controller.core.snapshot import OwnerIntent
 from controller.core.summary import Evidence
 from controller.core.terms import Terms
 from controller.simulate.book import Book
@@ -145,6 +147,7 @@ def a_proposal(*, second: float = PROPOSED_S, seq: int = 1, is_floor: bool = Fal
         fork_first=FORK,
         fork_last=100,
         author="controller",
+        wish=None,
         reason="2 late evaluations in a row, P(on time) 2.1%",
         is_floor=is_floor,
         is_last_call=False,
@@ -237,6 +240,24 @@ class Scroll:
         child = a_child(self.memory.plan)
         said = PublishPlan(reason="as approved", nonce="b", plan=child, proposal=proposal.id)
         return self.decide(second, said)
+
+    def move_deadline(self, second: float, deadline_s: float, by: str = "ada") -> "Scroll":
+        """Let the owner move the deadline to another second of the run."""
+        terms = self.memory.policy.terms.model_copy(
+            update={"deadline_wall_ms": wall_ms(deadline_s)}
+        )
+        wish = OwnerIntent(
+            nonce=f"m{second}", verb="amend", terms=terms, user=by, wall_ms=wall_ms(second)
+        )
+        said = RecordIntent(reason=f"{by} asked to amend", nonce=wish.nonce, intent=wish)
+        return self.decide(second, said)
+
+    def begin_anew(self, second: float, terms: Terms) -> "Scroll":
+        """Let another controller begin, with a run file that was edited meanwhile."""
+        policy = self.memory.policy.model_copy(update={"terms": terms})
+        body = {"policy": policy.model_dump(mode="json"), "changed": ["terms"]}
+        self._take("policy", body, second)
+        return self
 
     def open_line(self, second: float, plan: Plan) -> "Scroll":
         """Leave the line for another."""

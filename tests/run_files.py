@@ -169,6 +169,12 @@ BAD: tuple[tuple[str, str, str, str], ...] = (
 
 BAD_HERE: tuple[tuple[str, str, str, str], ...] = (
     ("deadline.past", "  faults:", "  deadline: {at: 2001-01-01T00:00:00Z}\n  faults:", "future"),
+    (
+        "deadline.reserve",
+        "  faults:",
+        "  deadline: {at: 2035-01-01T00:00:00Z, reserve: 99999d}\n  faults:",
+        "shorter than what is left",
+    ),
     ("trainer.command", "[python, -c, pass]", "[pyton3000, x]", "PATH"),
     ("trainer.file", "[python, -c, pass]", "[python, gone.py]", "no such file"),
     ("data.kind", "kind: files", "kind: filez", "one of"),

@@ -35,6 +35,8 @@ from controller.ports import Unavailable
 
 ATTEMPT = 1
 POLL_S = 0.1
+HEARTBEAT_S = 10
+"""While no step was made: so often it is said what is waited for."""
 CASCADE_S = 3.0
 """How long the others have to end after the first one: then the root is told from its victims."""
 WORD_CHARS = 2_000
@@ -184,7 +186,8 @@ class _Gang:
                 seen = len(records)
                 patience_s = (limits[wire.Phase.STEP] + margin_ms) / 1000
                 deadline = time.monotonic() + patience_s
-            said = _tell_news(tell, said, self._describe_progress(seen, steps))
+            doing = f"{self._describe_progress(seen, steps)}{self._describe_wait(seen)}"
+            said = _tell_news(tell, said, doing)
             if time.monotonic() > deadline:
                 raise Unavailable(self._explain_silence(patience_s, seen))
             time.sleep(POLL_S)
@@ -198,6 +201,10 @@ class _Gang:
             return f"{seen - seen % 5 or 1} of {steps} steps"
         phases = read_lines(self._rank_dir(0) / wire.PHASES_FILE, PhaseRecord)
         return f"phase {phases[-1].phase}" if phases else "starting the ranks"
+
+    def _describe_wait(self, seen: int) -> str:
+        phases = read_lines(self._rank_dir(0) / wire.PHASES_FILE, PhaseRecord) if not seen else []
+        return describe_wait(time.time() - phases[-1].wall_s) if phases else ""
 
     def _rank_dir(self, rank: int) -> Path:
         return self._dir / wire.rank_dir(ATTEMPT, rank)
@@ -263,6 +270,12 @@ def _tell_news(tell: Tell, said: str, text: str) -> str:
     if text != said:
         tell(text)
     return text
+
+
+def describe_wait(waited_s: float) -> str:
+    """Return how long a phase before the first step lasts, anew every `HEARTBEAT_S` seconds."""
+    beats = int(waited_s / HEARTBEAT_S)
+    return f" for {beats * HEARTBEAT_S} s; this may take a minute" if beats > 0 else ""
 
 
 def leave_alone(config: TrainerConfig, plan: Plan) -> TrainerConfig:

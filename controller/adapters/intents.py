@@ -37,7 +37,9 @@ class IntentFiles:
         """
         recorded = set(known)
         with port_errors("cannot read the intents"):
-            nonces = {path.name.removesuffix(SUFFIX) for path in self._directory.glob(f"*{SUFFIX}")}
+            # Files only: a directory would fail to be read, and a pipe would hold everybody up.
+            paths = [path for path in self._directory.glob(f"*{SUFFIX}") if path.is_file()]
+            nonces = {path.name.removesuffix(SUFFIX) for path in paths}
             found = [self._parse(nonce) for nonce in nonces - recorded if NONCE.fullmatch(nonce)]
         intents = [intent for intent in found if intent is not None]
         return sorted(intents, key=lambda intent: (intent.wall_ms, intent.nonce))

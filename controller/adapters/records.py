@@ -45,7 +45,9 @@ def _read_history(run_dir: Path, attempt: int) -> AttemptHistory:
     directory = run_dir / wire.attempt_dir(attempt)
     phases = read_lines(run_dir / wire.rank_dir(attempt, 0) / wire.PHASES_FILE, PhaseRecord)
     steps = read_lines(directory / wire.STEPS_FILE, StepRecord)
-    claims = [_wall_s(path) for path in directory.glob(f"rank-*/{wire.CLAIM_FILE}")]
+    paths = sorted(directory.glob(f"rank-*/{wire.CLAIM_FILE}"))
+    claims = [_wall_s(path) for path in paths]
+    claimed = [claim for claim in map(_read_claim, paths) if claim is not None]
     begun = min(claims, default=phases[0].wall_s if phases else 0.0)
     ends = [record.wall_s for record in _read_ends(directory)]
     last = max([begun, *(it.wall_s for it in phases[-1:]), *(it.wall_s for it in steps[-1:])])
@@ -55,15 +57,20 @@ def _read_history(run_dir: Path, attempt: int) -> AttemptHistory:
         ended_wall_s=max(ends, default=last),
         phases=phases,
         steps=steps,
+        pids={claim.rank: claim.process.pid for claim in claimed},
     )
 
 
 def _wall_s(claim: Path) -> float:
-    data = read_or_none(claim)
+    found = _read_claim(claim)
+    return claim.stat().st_mtime if found is None else found.wall_s
+
+
+def _read_claim(claim: Path) -> wire.Claim | None:
     try:
-        return wire.Claim.model_validate_json(data or b"").wall_s
+        return wire.Claim.model_validate_json(read_or_none(claim) or b"")
     except ValidationError:
-        return claim.stat().st_mtime
+        return None  # torn by the machine's end
 
 
 def _read_ends(directory: Path) -> Iterator[ExitRecord]:

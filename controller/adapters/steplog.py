@@ -21,6 +21,9 @@ KEPT_STEPS = 20_000
 RECENT_LOSSES = 50
 MICRO = 1_000_000
 MS_PER_S = 1_000
+MAX_STEP = 10**8
+MAX_SECONDS = 10**11
+"""Beyond these a line of a log is no step, whoever wrote it; NaN is beyond any bound."""
 CHUNK_BYTES = 4 * 1024 * 1024
 
 
@@ -135,29 +138,12 @@ class StepLogs:
     def _take_lines(self, attempt: int, lines: Iterable[bytes]) -> None:
         log = self._logs[attempt]
         for text in lines:
-            try:
-                # Not the strict model: a long run's log is read whole at each start.
-                record = cast("dict[str, str | int | float]", json.loads(text))
-                line, step = str(record["line"]), int(record["step"])
-                logged = LoggedStep(
-                    line=line,
-                    step=step,
-                    execution_sha=str(record["execution_sha"]),
-                    code=str(record["code"]),
-                    step_s=float(record["step_s"]),
-                    wall_s=float(record["wall_s"]),
-                    tags=tuple(map(str, cast("dict[str, list[str]]", record)["tags"])),
-                )
-                loss = _Loss(
-                    plan_sha=str(record["plan_sha"]),
-                    execution_sha=str(record["execution_sha"]),
-                    code=str(record["code"]),
-                    loss=str(record["loss"]),
-                )
-                value = float.fromhex(loss.loss)
-            except (ValueError, KeyError, TypeError):
-                # Torn by a full disk; the trainer writes the record again.
+            found = _read_step(text)
+            if found is None:
+                # Torn by a full disk, and then the trainer writes the record again; or not a step.
                 continue
+            logged, loss, value = found
+            line, step = logged.line, logged.step
             self._book.take(logged, attempt=attempt, length=self._length_at(loss.plan_sha, step))
             log.plan_sha = loss.plan_sha
             log.losses.append(value)
@@ -221,3 +207,34 @@ def _mean_micronats(losses: Sequence[float]) -> int | None:
     """Return the mean in millionths of a nat, None without losses or with one not finite."""
     total = sum(losses)
     return round(MICRO * total / len(losses)) if losses and isfinite(total) else None
+
+
+def _read_step(text: bytes) -> tuple[LoggedStep, _Loss, float] | None:
+    """Return one line of a step log with its loss, None where it is no step that can have been."""
+    try:
+        # Not the strict model: a long run's log is read whole at each start.
+        record = cast("dict[str, str | int | float]", json.loads(text))
+        logged = LoggedStep(
+            line=str(record["line"]),
+            step=int(record["step"]),
+            execution_sha=str(record["execution_sha"]),
+            code=str(record["code"]),
+            step_s=float(record["step_s"]),
+            wall_s=float(record["wall_s"]),
+            tags=tuple(map(str, cast("dict[str, list[str]]", record)["tags"])),
+        )
+        loss = _Loss(
+            plan_sha=str(record["plan_sha"]),
+            execution_sha=logged.execution_sha,
+            code=logged.code,
+            loss=str(record["loss"]),
+        )
+        value = float.fromhex(loss.loss)
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return None
+    is_possible = (
+        0 <= logged.step <= MAX_STEP
+        and 0 <= logged.step_s <= MAX_SECONDS
+        and 0 <= logged.wall_s <= MAX_SECONDS
+    )
+    return (logged, loss, value) if is_possible else None

@@ -13,6 +13,7 @@ from controller.cli.codes import Code
 from controller.cli.orders import LaunchOrder
 from controller.cli.peek import View, look
 from controller.cli.wording import list_of, show_instant, show_span
+from controller.core.chance import count_of
 from controller.core.changes import Change, compare_run_files
 from controller.core.drills import parse_drills
 from controller.core.launched import GivenFile, LaunchedRun
@@ -109,7 +110,7 @@ def _launch_again(order: LaunchOrder, given: GivenFile, directory: Path) -> int:
         if is_live and view.controller.is_alive:
             _amend(run)
         else:
-            output.tell(f"accepted: {len(changes)} change(s) take effect with the next controller")
+            output.tell(f"accepted: {count_of(len(changes), 'change')} for the next controller")
     elif view.controller.is_alive and is_clock_unsure(view):
         _amend(run)  # The same deadline again: its owner confirms the clock.
     return _go_on(order, run)
@@ -162,6 +163,22 @@ def describe_terms(terms: Terms) -> str:
     reserve = f", {show_span(terms.reserve_ms)} before the deadline" if terms.reserve_ms else ""
     due = f"due {show_instant(terms.due_wall_ms)}{reserve}"
     return f"{due}; contingency {terms.mode}, evaluated every {show_span(terms.evaluate_every_ms)}"
+
+
+def describe_contingency(terms: Terms, total_steps: int) -> str:
+    """Return what may be given up until when, and what calls for it."""
+    if terms.mode == "off":
+        return "off: the forecast is only reported"
+    floor = -(-terms.floor_percent * total_steps // PERCENT)
+    late = f"P(on time) below {terms.on_time_percent}%"
+    return (
+        f"proposed at {late} at {count_of(terms.evaluations, 'evaluation')} in a row; the largest"
+        f" horizon with {terms.target_percent}%, no fewer than {floor:,} steps (floor"
+        f" {terms.floor_percent}%), forked within the first {terms.window_percent}% (window)"
+    )
+
+
+PERCENT = 100
 
 
 def _load_same(given: GivenFile, directory: Path) -> LaunchedRun:
@@ -253,4 +270,6 @@ def describe_plan(given: GivenFile, plan: Plan) -> str:
         ("checkpoints", f"every {saves.every_steps} steps, keep {saves.keep}"),
         ("deadline", describe_terms(terms)),
     ]
+    if terms.due_wall_ms is not None:
+        rows.append(("contingency", describe_contingency(terms, plan.total_steps)))
     return "\n".join([*output.align(rows), "nothing was written or started"])

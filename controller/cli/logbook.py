@@ -10,10 +10,10 @@ from controller.cli import deps, output
 from controller.cli.codes import Code
 from controller.cli.peek import look
 from controller.cli.wording import (
+    chance_of,
     describe_forecast,
     list_of,
     members_of,
-    show_chance,
     show_count,
     show_instant,
 )
@@ -131,7 +131,7 @@ def _describe_evaluation(action: Members) -> str:
     text = f"{describe_forecast(_shorten(forecast))}; {', '.join(marks)}"
     if not proposed:
         return text
-    chance = show_chance(proposed.get("on_time_permille"))
+    chance = chance_of(_shorten(proposed))
     return f"{text}; at the proposed horizon P(on time) {chance}"
 
 
@@ -144,7 +144,7 @@ def _describe_proposal(action: Members) -> str:
     proposal = members_of(action, "proposal")
     facts = members_of(proposal, "facts")
     before, after = (members_of(facts, side) for side in ("before", "after"))
-    chances = (show_chance(it.get("on_time_permille")) for it in (before, after))
+    chances = (chance_of(_shorten(it)) for it in (before, after))
     num_proofs = len(list_of(facts, "proofs"))
     return (
         f"proposal {proposal['id']} by {proposal['author']}: fork from step"

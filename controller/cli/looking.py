@@ -7,7 +7,8 @@ from pathlib import Path
 from controller.cli import deps, output
 from controller.cli.codes import Code
 from controller.cli.peek import View, list_names, look
-from controller.cli.wording import describe, describe_line, summarize
+from controller.cli.watching import conclude, is_over, watch_lines
+from controller.cli.wording import describe, summarize
 
 REFRESH_S = 1.0
 FORMS = ("table", "json", "yaml")
@@ -92,16 +93,25 @@ def code_of(view: View) -> Code:
 
 
 def _watch(directory: Path, form: str) -> int:
-    said = ""
+    """Show the run until it rests: as `ctl launch` does, or one JSON object a second."""
+    if form == "table":
+        if output.is_terminal():
+            _redraw(directory)
+        else:
+            watch_lines(directory)
+        return conclude(directory)
     while True:
         view = look(directory)
-        if form != "table":
-            output.emit(json.dumps(to_data(view), ensure_ascii=False))
-        elif output.is_terminal():
-            output.redraw(describe(view))
-        elif (line := describe_line(view)) != said:
-            output.emit(line)
-            said = line
-        if not view.controller.is_alive:
+        output.emit(json.dumps(to_data(view), ensure_ascii=False))
+        if is_over(view):
             return code_of(view)
+        time.sleep(REFRESH_S)
+
+
+def _redraw(directory: Path) -> None:
+    while True:
+        view = look(directory)
+        output.redraw(describe(view))
+        if is_over(view):
+            return
         time.sleep(REFRESH_S)

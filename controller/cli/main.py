@@ -61,7 +61,11 @@ def gate(
     form: Annotated[str, typer.Option("--output", "-o", help="table or json.")] = "table",
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Run the first steps of FILE in a throw-away run: speed, memory, drops, and a verdict."""
+    """Run the first steps of FILE in a throw-away run: speed, memory, drops, and a verdict.
+
+    Exit codes: 0 passed, or no minimum is declared; 1 the gang did not get there; 2 bad input;
+    3 slower than the run file demands.
+    """
     order = GateOrder(file, runs_dir, steps, form)
     leave(lambda: verbs.gate(order), "the admission test is ended, nothing of it is left")
 
@@ -142,7 +146,11 @@ def replan(  # noqa: PLR0913  a command's options
     form: Annotated[str, typer.Option("--output", "-o", help="table or json.")] = "table",
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Show whether the run is on time and what is proposed; propose, approve or reject."""
+    """Show whether the run is on time and what is proposed; propose, approve or reject.
+
+    Exit codes: 0 on time, or done as asked; 1 refused, or the run halted; 2 bad input; 3 behind
+    plan, finished too late, or (--diff) the plans differ; 4 a proposal waits; 5 blind.
+    """
     order = ReplanOrder(
         runs_dir, name, horizon, mixture, execution, approve, reject, diff, not no_wait, form
     )

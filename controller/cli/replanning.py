@@ -14,9 +14,18 @@ from contract.plan import Plan
 from controller.cli import deps, output
 from controller.cli.codes import Code
 from controller.cli.orders import ReplanOrder
-from controller.cli.peek import View, look
+from controller.cli.peek import View, look, read_summary
 from controller.cli.proposals import describe_differences, describe_report
-from controller.cli.wording import list_of, members_of, show_chance, show_count, show_span
+from controller.cli.wording import (
+    describe_finish,
+    is_finished,
+    is_late,
+    list_of,
+    members_of,
+    show_chance,
+    show_count,
+    show_span,
+)
 from controller.core.launched import LaunchedRun
 from controller.core.memory import Memory
 from controller.core.pace import PaceView
@@ -113,7 +122,7 @@ def code_of(view: View, memory: Memory) -> Code:
     if memory.proposal is not None and memory.approval is None:
         return Code.WAITS
     if view.is_at_rest:
-        return Code.FAILED if view.state == "halted" else Code.DONE
+        return _code_of_rest(view)
     pace = read_pace(view)
     if pace is None:
         return Code.BLIND
@@ -121,6 +130,13 @@ def code_of(view: View, memory: Memory) -> Code:
     is_open = _look_around(view, memory, pace).is_window_open
     chance = permille if isinstance(permille, int) else None
     return Code.DIFFERS if is_behind(memory, chance, is_window_open=is_open) else Code.DONE
+
+
+def _code_of_rest(view: View) -> Code:
+    if view.state == "halted":
+        return Code.FAILED
+    is_missed = is_finished(view) and is_late(read_summary(view.directory))
+    return Code.DIFFERS if is_missed else Code.DONE
 
 
 def read_pace(view: View) -> PaceView | None:
@@ -132,13 +148,17 @@ def read_pace(view: View) -> PaceView | None:
 
 
 def _look_around(view: View, memory: Memory, pace: PaceView) -> Prospect:
+    return look_around(memory, pace, _instant_of(view))
+
+
+def _instant_of(view: View) -> Instant:
     at = int(str((view.status or {}).get("at", 0)))
-    return look_around(memory, pace, Instant(wall_ms=at, mono_ms=0, boot_id=""))
+    return Instant(wall_ms=at, mono_ms=0, boot_id="")
 
 
 SHARED = (
-    "forecast", "forecast_unknown", "evaluation", "approval", "revision", "revisions", "closed",
-    "silence",
+    "forecast", "forecast_unknown", "pace_change", "evaluation", "approval", "revision",
+    "revisions", "closed", "silence",
 )  # fmt: skip
 """Keys of the report that stand in status.json as well."""
 
@@ -148,14 +168,16 @@ def make_report(view: View, memory: Memory) -> Report:
     status, pace = view.status or {}, read_pace(view)
     pair = find_pair(memory, pace) if memory.proposal is not None else None
     prospect = _look_around(view, memory, pace) if pace is not None else None
+    is_over = is_finished(view)
     return {
         "format": 1,
         "run": memory.policy.run_name,
         "state": view.state,
         "at": status.get("at"),
         "plan": _describe_plan(status, memory),
+        "finish": describe_finish(read_summary(view.directory)) or None if is_over else None,
         **{name: status.get(name) for name in SHARED},
-        "proposal": describe_open(memory),
+        "proposal": describe_open(memory, pace, _instant_of(view)),
         "differences": list_differences(pair) if pair else None,
         "what_ifs": [_show_what_if(it) for it in prospect.what_ifs] if prospect else None,
         "horizon": _describe_target(prospect),
@@ -204,8 +226,9 @@ def _advise(memory: Memory, prospect: Prospect) -> str | None:
     if prospect.meets_target:
         return f"{size} would meet {target}: {chance}{closed}"
     assert terms.due_wall_ms is not None
-    late = show_span(max(0, forecast.p50_wall_ms - terms.due_wall_ms))
-    return f"none allowed meets {target}; {size} has {chance}, its median {late} late{closed}"
+    late_ms = forecast.p50_wall_ms - terms.due_wall_ms
+    median = f"{show_span(late_ms)} after due" if late_ms > 0 else "in time"
+    return f"none allowed meets {target}; {size} has {chance}, its median {median}{closed}"
 
 
 def _list_next(memory: Memory) -> list[str]:
@@ -428,7 +451,7 @@ def _conclude(order: ReplanOrder, run: LaunchedRun, text: str, code: Code) -> in
         report = make_report(look(run.directory), memory)
         output.emit_json({"accepted": is_accepted, "answer": text, **report})
         return code
-    told = text.replace("; it fails", "\n  it fails")
+    told = text.replace("; it fails", "\n  it fails").replace(": it fails", ":\n  it fails")
     advice = "" if is_accepted or "Next:" in told else f". Next: ctl replan {run.name}"
     output.tell(f"{'' if is_accepted else 'refused: '}{told}{advice}")
     return code

@@ -49,7 +49,9 @@ FIGURES: Mapping[str, Check] = dict.fromkeys(
     ("loss", "grad_norm", "step_s", "tokens_per_second", "mfu_percent", "drops_percent"), NUMBER
 )
 INCIDENTS = {"recent": _list(_members({}, "attempt", "cause", "evidence", "at"))}
-LAG: Mapping[str, Check] = dict.fromkeys(("lost_ms", "slow_ms", "total_ms"), NUMBER)
+LAG: Mapping[str, Check] = dict.fromkeys(
+    ("lost_ms", "slow_ms", "total_ms", "even_us", "mean_us"), NUMBER
+)
 FORECAST: Mapping[str, Check] = {
     **dict.fromkeys(("p10", "p50", "p90", "due", "on_time_permille", "step"), NUMBER),
     "lag": _optional(_members(LAG)),
@@ -58,7 +60,11 @@ FACTS: Mapping[str, Check] = {
     "before": _optional(_members(FORECAST)),
     "after": _optional(_members(FORECAST)),
 }
-PROPOSAL: Mapping[str, Check] = {"facts": _members(FACTS)}
+PROPOSAL: Mapping[str, Check] = {
+    "facts": _members(FACTS),
+    **dict.fromkeys(("expires", "window_closes", "fork_now", "deadline"), NUMBER),
+}
+CHANGE: Mapping[str, Check] = dict.fromkeys(("step", "step_us", "before_step", "before_us"), NUMBER)
 REVISION: Check = _members({}, "sha", "kind")
 STORE = {"quarantined": _list(_members({}, "line", "step", "reason"))}
 STATUS: Mapping[str, Check] = {
@@ -75,6 +81,7 @@ STATUS: Mapping[str, Check] = {
     "forecast": _optional(_members(FORECAST)),
     "proposal": _optional(_members(PROPOSAL, "id", "author", "summary", "facts")),
     "evaluation": _optional(_members({}, "late", "evaluations")),
+    "pace_change": _optional(_members(CHANGE, "step", "step_us")),
     "approval": _optional(_members({}, "by")),
     "revision": _optional(REVISION),
     "revisions": _list(REVISION),

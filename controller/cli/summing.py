@@ -53,6 +53,8 @@ def _plan_rows(summary: Members) -> Iterator[tuple[str, str]]:
         yield "proposal", _describe_proposal(proposal)
     for revision in cast("list[Members]", summary.get("revisions", [])):
         yield "revision", _describe_revision(revision, summary)
+    for move in cast("list[Members]", summary.get("deadline_moves", [])):
+        yield "deadline moved", _describe_move(move)
     if summary.get("deadline") is not None:
         yield "deadline", _describe_deadline(summary)
     if summary.get("counterfactual_finish") is not None:
@@ -78,17 +80,33 @@ def _describe_revision(revision: Members, summary: Members) -> str:
 
 
 def _describe_continuity(revision: Members, summary: Members) -> str:
-    """Say whether the newest horizon was adopted by the very gang that goes on."""
-    attempt = summary["attempts_at_adoption"]
-    if revision["kind"] != "horizon" or revision["fork_step"] != summary["fork_step"]:
+    """Say whether the very gang that ran before the fork went on after it."""
+    before, after = revision.get("attempt_before_fork"), revision.get("attempt_after_fork")
+    if after is None:
         return ""
-    return "" if attempt is None else f" in attempt {attempt} of {summary['attempts']}"
+    number = revision["compilations_after_fork"]
+    compiled = f"{number or 'no'} {'compilation' if number == 1 else 'compilations'} after the fork"
+    where = f"in attempt {after} of {summary['attempts']}"
+    if not revision["adopted_without_restart"]:
+        came = "" if before in (None, after) else f", attempt {before} ran until the fork"
+        return f" {where}, by a restart{came}; {compiled}"
+    pids = cast("list[int] | None", revision["pids"])
+    same = f"same processes {', '.join(map(str, pids))}" if pids else "same processes"
+    return f" {where} without a restart ({same}); {compiled}"
+
+
+def _describe_move(move: Members) -> str:
+    by = "with the run file" if move["by"] is None else f"by {move['by']}"
+    dates = f"to {_show_instant(move['deadline'])}, due {_show_instant(move['due'])}"
+    return f"{_show_instant(move['at'])} {by} {dates}"
 
 
 def _describe_deadline(summary: Members) -> str:
     text = f"{_show_instant(summary['deadline'])}, due {_show_instant(summary['due'])}"
     if summary["finished_at"] is not None:
         verdict = "on time" if summary["on_time"] else "TOO LATE"
+        last = summary.get("last_step_ended_at")
+        text += "" if last is None else f"; last step ended {_show_instant(last)}"
         text += f"; finished {_show_instant(summary['finished_at'])}: {verdict}"
     if summary["p_on_time_before"] is not None:
         before, after = (_percent(summary[f"p_on_time_{when}"]) for when in ("before", "after"))
@@ -102,8 +120,9 @@ def _describe_counterfactual(summary: Members) -> str:
     if not isinstance(miss, int | float):
         return text
     side = "after" if miss > 0 else "before"
-    share = _show(summary["counterfactual_miss_percent"], 1)
-    return f"{text}, {abs(miss):,.1f} s {side} the deadline ({share}% of the run)"
+    percent = summary["counterfactual_miss_percent"]
+    share = f" ({abs(percent):,.1f}% of the run)" if isinstance(percent, int | float) else ""
+    return f"{text}, {abs(miss):,.1f} s {side} the deadline{share}"
 
 
 def _describe_rate(summary: Members) -> str:
@@ -115,9 +134,22 @@ def _describe_rate(summary: Members) -> str:
         checked, wrong = compared["steps_checked"], compared["mismatches"]
         text += f"; {checked:,} steps as logged against the plan, {wrong:,} differ"
     if summary.get("lr_at_fork_before") is not None:
-        before, after = (_rate(summary[f"lr_at_fork_{when}"]) for when in ("before", "after"))
-        text += f"; before the fork {before}, after it {after}"
+        text += f"; {_describe_fork(summary)}"
     return text
+
+
+def _describe_fork(summary: Members) -> str:
+    """Show that the rate goes on where it was: the fork step gets what the parent would give."""
+    before, after = (
+        f"step {summary[f'lr_at_fork_{when}_step']:,} {_rate(summary[f'lr_at_fork_{when}'])}"
+        for when in ("before", "after")
+    )
+    parent = summary["lr_at_fork_parent"]
+    if parent is None:
+        return f"{before}, fork {after}"
+    is_same = parent == summary["lr_at_fork_after"]
+    same = "the same" if is_same else _rate(parent)
+    return f"{before}, fork {after} (by the plan before it: {same})"
 
 
 def _rate(value: object) -> str:
@@ -132,7 +164,10 @@ def _show_instant(text: object) -> str:
 
 
 def _percent(value: object) -> str:
-    return f"{100 * value:.1f}%" if isinstance(value, int | float) else "-"
+    if not isinstance(value, int | float):
+        return "-"
+    # What rounds to an end of the scale is rarely there.
+    return {0.0: "<0.1%", 1.0: ">99.9%"}.get(float(value), f"{100 * value:.1f}%")
 
 
 MIN_S = 0.05

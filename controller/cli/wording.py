@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import cast
 
 from controller.cli.output import align
-from controller.cli.peek import View, find_last_words
+from controller.cli.peek import View, find_last_words, read_summary
+from controller.core import chance
 
 Members = Mapping[str, object]
 MISSING = "?"
@@ -43,6 +45,7 @@ def _rows(view: View) -> Iterator[tuple[str, str]]:
             yield "damaged", text
         yield "incidents", _describe_incidents(members_of(status, "incidents"))
         yield "words", describe_last_words(view)
+        yield "finish", describe_finish(read_summary(view.directory)) if is_finished(view) else ""
         yield from describe_plan_track(view.name, status)
         yield "decision", describe_decision(status)
         yield "storage", str(members_of(status, "storage").get("problem") or "")
@@ -142,9 +145,10 @@ def describe_plan_track(name: str, status: Members) -> Iterator[tuple[str, str]]
     if forecast:
         yield "forecast", describe_forecast(forecast)
         yield "lag", describe_lag(members_of(forecast, "lag"))
+        yield "pace", describe_change(members_of(status, "pace_change"))
     proposal = members_of(status, "proposal")
     if proposal:
-        yield "proposal", _describe_open(name, proposal, members_of(status, "approval"))
+        yield "proposal", describe_open(name, proposal, members_of(status, "approval"))
     revision = members_of(status, "revision")
     if revision:
         yield "revision", describe_revision(revision)
@@ -158,11 +162,18 @@ def describe_forecast(forecast: Members) -> str:
     p10, p50, p90 = (show_instant(forecast.get(name)) for name in ("p10", "p50", "p90"))
     text = f"P50 {p50} (P10 {p10}, P90 {p90})"
     if forecast.get("on_time_permille") is not None:
-        chance = show_chance(forecast["on_time_permille"])
-        text += f"; P(on time) {chance}, due {show_instant(forecast.get('due'))}"
+        text += f"; P(on time) {chance_of(forecast)} against due {show_due(forecast)}"
     if forecast.get("source") == "evaluation":
         text += f"; as of {show_instant(forecast.get('at'))}"
     return text
+
+
+def show_due(forecast: Members) -> str:
+    """Return when the run is due, and the deadline beside it where that is another instant."""
+    due, deadline = forecast.get("due"), forecast.get("deadline")
+    if deadline is None or deadline == due:
+        return show_instant(due)
+    return f"{show_instant(due)}, deadline {show_instant(deadline)}"
 
 
 def describe_lag(lag: Members) -> str:
@@ -171,42 +182,129 @@ def describe_lag(lag: Members) -> str:
     if not isinstance(total, int) or not isinstance(lost, int) or not isinstance(slow, int):
         return ""
     side = "behind" if total >= 0 else "ahead of"
-    pace = f"{show_span(abs(slow))} by {'lower' if slow >= 0 else 'higher'} MFU"
-    return f"{show_span(abs(total))} {side} an even pace: {show_span(lost)} lost time, {pace}"
+    verb, kind = ("lost", "slower") if slow >= 0 else ("won", "faster")
+    steps = f"{show_span(abs(slow))} {verb} by steps {kind} than the even pace"
+    even, mean = lag.get("even_us"), lag.get("mean_us")
+    if even is not None and mean is not None:
+        steps += f" ({show_step(even)} a step needed, {show_step(mean)} measured)"
+    return f"{show_span(abs(total))} {side} the even pace: {show_span(lost)} lost time, {steps}"
 
 
-def _describe_open(name: str, proposal: Members, approval: Members) -> str:
+def describe_change(change: Members) -> str:
+    """Return since when steps take how long, and how long before; empty without a change."""
+    if not change:
+        return ""
+    text = f"since step {show_count(change.get('step'))} steps take {show_step(change['step_us'])}"
+    if change.get("before_us") is None:
+        return text
+    before = f"before {show_step(change['before_us'])}"
+    return f"{text}, {before} (as of step {show_count(change.get('before_step'))})"
+
+
+def show_step(step_us: object) -> str:
+    """Return what a step takes: `0.39 s`, `12.3 ms`."""
+    if not isinstance(step_us, int):
+        return MISSING
+    seconds = step_us / US_PER_S
+    return f"{seconds:.2f} s" if seconds >= SHORT_STEP_S else f"{MS_PER_S * seconds:.1f} ms"
+
+
+US_PER_S = 1_000_000
+SHORT_STEP_S = 0.1
+
+
+def describe_open(name: str, proposal: Members, approval: Members) -> str:
+    """Return the open proposal in a line, with what its owner may type."""
     facts = members_of(proposal, "facts")
     before, after = (members_of(facts, side) for side in ("before", "after"))
     text = f"{proposal['id']} by {proposal['author']}: {proposal['summary']}"
     if after.get("on_time_permille") is not None:
-        chances = (show_chance(it.get("on_time_permille")) for it in (before, after))
-        text += f", P(on time) {' -> '.join(chances)}"
+        text += f", P(on time) {chance_of(before)} -> {chance_of(after)}"
     if approval:
         return f"{text}; approved by {approval['by']}"
     return f"{text}. Next: ctl replan {name} --approve {proposal['id']}"
 
 
+def describe_evaluation(evaluation: Members) -> str:
+    """Return the newest evaluation in a line; empty without one."""
+    if not evaluation:
+        return ""
+    kind = "" if evaluation.get("counts") else ", does not count yet: the run settles"
+    call = ", last call" if evaluation.get("is_last_call") else ""
+    p = chance_of(evaluation)
+    late = f"late {evaluation['late']} in a row ({evaluation['evaluations']} call for action)"
+    step = show_count(evaluation.get("step"))
+    return f"evaluated at step {step}: P(on time) {p}, {late}{kind}{call}"
+
+
 def describe_revision(revision: Members) -> str:
-    """Return one published revision: what, from where, and how far that is."""
+    """Return one published revision: what, from where, by whose word, and how far that is."""
     text = (
         f"{str(revision['sha'])[:12]} ({revision['kind']}) from step"
         f" {show_count(revision.get('fork_step'))}, {show_count(revision.get('total_steps'))} steps"
     )
     if "steps_to_go" in revision:
-        return f"{text}; {describe_wait(revision)}"
-    return text
+        text += f"; {describe_wait(revision)}"
+    return f"{text}{describe_consent(revision)}"
+
+
+def describe_consent(revision: Members) -> str:
+    """Return who proposed and who approved a revision; empty where it is not said."""
+    if not revision.get("author") or not revision.get("approved_by"):
+        return ""
+    return f"; proposed by {revision['author']}, approved by {revision['approved_by']}"
 
 
 def describe_wait(revision: Members) -> str:
     """Return how far a published revision is from being adopted."""
     to_go = revision.get("steps_to_go")
-    return f"in {show_count(to_go)} steps" if to_go else "not adopted yet"
+    return f"in {chance.count_of(to_go, 'step')}" if isinstance(to_go, int) and to_go else PENDING
 
 
-def show_chance(permille: object) -> str:
+PENDING = "not adopted yet"
+
+
+def chance_of(forecast: Members) -> str:
+    """Return P(on time) of a forecast; it is certain once all is done or the due instant passed."""
+    at, due = forecast.get("at"), forecast.get("due")
+    is_past = isinstance(at, int) and isinstance(due, int) and due <= at
+    step = forecast.get("step")
+    is_done = step is not None and step == forecast.get("total_steps")
+    return show_chance(forecast.get("on_time_permille"), is_certain=is_past or is_done)
+
+
+def show_chance(permille: object, *, is_certain: bool = False) -> str:
     """Return a probability in percent."""
-    return f"{permille / 10:g}%" if isinstance(permille, int) else MISSING
+    if not isinstance(permille, int):
+        return MISSING
+    return chance.show_chance(permille, is_certain=is_certain)
+
+
+# --- the end ---
+
+
+def is_finished(view: View) -> bool:
+    """Return whether the run reached its horizon."""
+    return view.state == "completed"
+
+
+def describe_finish(summary: Members | None) -> str:
+    """Return whether a finished run was on time; empty without summary or deadline."""
+    deadline, finished = ((summary or {}).get(name) for name in ("deadline", "finished_at"))
+    if not isinstance(deadline, str) or not isinstance(finished, str):
+        return ""
+    end, limit = (datetime.fromisoformat(it).timestamp() for it in (finished, deadline))
+    span = show_span(abs(round(MS_PER_S * (limit - end))))
+    at = f"finished {show_instant(round(MS_PER_S * end))}"
+    until = f"the deadline {show_instant(round(MS_PER_S * limit))}"
+    if is_late(summary):
+        return f"TOO LATE: {at}, {span} after {until}"
+    return f"on time: {at}, {span} before {until}"
+
+
+def is_late(summary: Members | None) -> bool:
+    """Return whether a finished run missed its deadline."""
+    return summary is not None and summary.get("on_time") is False
 
 
 def show_instant(wall_ms: object) -> str:
@@ -251,7 +349,7 @@ def describe_line(view: View) -> str:
     """Return one line about a run under way, for logs."""
     status = view.status or {}
     figures = members_of(status, "figures")
-    chance = members_of(status, "forecast").get("on_time_permille")
+    forecast = members_of(status, "forecast")
     parts = [
         f"{view.state:<10}",
         f"step {describe_progress(status)}" if status else "no status yet",
@@ -260,7 +358,7 @@ def describe_line(view: View) -> str:
         f"loss {_real(figures, 'loss')}" if figures else "",
         f"drops {_percent(figures, 'drops_percent')}" if figures else "",
         f"attempt {show_count(status.get('attempt'))}",
-        f"P(on time) {show_chance(chance)}" if chance is not None else "",
+        f"P(on time) {chance_of(forecast)}" if forecast.get("on_time_permille") is not None else "",
     ]
     return "  ".join(part for part in parts if part)
 

@@ -1,5 +1,6 @@
 """What happened to the plan, and when: everything a ledger tells that memory does not keep."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -14,10 +15,13 @@ from controller.core.actions import (
     Propose,
     PublishPlan,
     RecordAdoption,
+    RecordIntent,
 )
 from controller.core.fold import Record, read_actions
+from controller.core.policy import Policy
 from controller.core.proposal import Proposal
 from controller.core.readings import Instant
+from controller.core.terms import Terms
 
 Fate = Literal["open", "approved", "rejected", "expired", "void"]
 
@@ -54,12 +58,26 @@ class Adoption:
 
 
 @dataclass(frozen=True)
+class Deadline:
+    """A deadline, and since when it was the one."""
+
+    at: Instant
+    """Of the launch, or when the ledger took the change."""
+    by: str | None
+    """Who moved it; None: the launch, or the run file as the next controller found it."""
+    deadline_wall_ms: int | None
+    due_wall_ms: int | None
+
+
+@dataclass(frozen=True)
 class Chronicle:
     """The ledger's records about the plan, oldest first."""
 
     evaluations: Sequence[Evaluation] = ()
     stories: Sequence[Story] = ()
     adoptions: Sequence[Adoption] = ()
+    deadlines: Sequence[Deadline] = ()
+    """That of the launch first, then one for each time it was moved."""
     completed_at: Instant | None = None
     """When the horizon was reached and the last checkpoint verified; None where a gang was started
     after that, or it never was."""
@@ -72,6 +90,7 @@ class _Scribe:
     evaluations: list[Evaluation] = field(default_factory=list[Evaluation])
     stories: dict[str, Story] = field(default_factory=dict[str, Story])
     adoptions: dict[str, Adoption] = field(default_factory=dict[str, Adoption])
+    deadlines: list[Deadline] = field(default_factory=list[Deadline])
     completed_at: Instant | None = None
     attempts: int = 0
 
@@ -88,8 +107,17 @@ class _Scribe:
             case RecordAdoption():
                 adoption = Adoption(action.plan_sha, at, self.attempts)
                 self.adoptions.setdefault(action.plan_sha, adoption)
+            case RecordIntent() if action.intent.terms is not None:
+                self.set_deadline(action.intent.terms, at, action.intent.user)
             case _:
                 self._take_proposal(action, at)
+
+    def set_deadline(self, terms: Terms, at: Instant, by: str | None) -> None:
+        """Take the deadline of `terms`, unless it holds already."""
+        found = Deadline(at, by, terms.deadline_wall_ms, terms.due_wall_ms)
+        newest = self.deadlines[-1] if self.deadlines else None
+        if newest is None or _dates(found) != _dates(newest):
+            self.deadlines.append(found)
 
     def _take_proposal(self, action: Action, at: Instant) -> None:
         match action:
@@ -117,6 +145,10 @@ class _Scribe:
                 self._end(key, "void", "owner", reason, at)
 
 
+def _dates(deadline: Deadline) -> tuple[int | None, int | None]:
+    return deadline.deadline_wall_ms, deadline.due_wall_ms
+
+
 def read_chronicle(records: Iterable[Record]) -> Chronicle:
     """Return what the records tell about the plan.
 
@@ -126,12 +158,16 @@ def read_chronicle(records: Iterable[Record]) -> Chronicle:
     scribe, read_at = _Scribe(), None
     for record in records:
         read_at = record.at
+        if record.kind in ("run", "policy"):
+            policy = Policy.model_validate_json(json.dumps(record.body["policy"]))
+            scribe.set_deadline(policy.terms, record.at, None)
         for action in read_actions(record.body) if record.kind == "decision" else ():
             scribe.take(action, record.at)
     return Chronicle(
         evaluations=tuple(scribe.evaluations),
         stories=tuple(scribe.stories.values()),
         adoptions=tuple(scribe.adoptions.values()),
+        deadlines=tuple(scribe.deadlines),
         completed_at=scribe.completed_at,
         read_at=read_at,
     )

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 from contract.plan import Name
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+MAX_DURATION_MS = 100_000 * UNITS_MS["d"]
 DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d)")
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 MAX_DECIMAL_CHARS = 60
@@ -32,7 +33,10 @@ def parse_duration(value: object) -> int:
         raise PydanticCustomError(
             "value.duration", 'it must be a whole number with ms, s, m, h or d, such as "15m"'
         )
-    return int(found[1]) * UNITS_MS[found[2]]
+    duration_ms = int(found[1]) * UNITS_MS[found[2]]
+    if duration_ms > MAX_DURATION_MS:
+        raise PydanticCustomError("value.duration", "it must be at most 100000 days")
+    return duration_ms
 
 
 def format_duration(duration_ms: int) -> str:

@@ -202,7 +202,10 @@ def forget_plan_wishes(memory: Memory, at: Instant) -> Memory:
 
     A revision that was published and not yet adopted is part of the new line's plan.
     """
-    taken = [] if memory.revision is None else [memory.revision]
+    taken: list[Revision] = []
+    if (revision := memory.revision) is not None:
+        # It governs the new line from its own step on.
+        taken = [_with(revision, adopted_at=at, adopted_step=revision.fork_step)]
     for ask in memory.asks:
         memory = _answer(memory, ask.nonce, LEFT, accepted=False)
     if (proposal := memory.proposal) is not None:

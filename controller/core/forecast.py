@@ -86,7 +86,7 @@ class Lag(Frozen):
     lost_ms: int
     """Time that was not spent in steps of the surviving line: infrastructure."""
     slow_ms: int
-    """Time that those steps took beyond the even pace: lower MFU. Negative when faster."""
+    """Time that steps slower than the even pace took beyond it. Negative when they were faster."""
 
 
 def learn_hazard(

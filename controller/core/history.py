@@ -1,7 +1,7 @@
 """What an attempt left behind: phases, steps, end. Plain data for account and summary."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from contract.plan import Plan
 from contract.wire import PhaseRecord, StepRecord
@@ -19,6 +19,8 @@ class AttemptHistory:
     """Of rank 0, oldest first."""
     steps: Sequence[StepRecord]
     """Oldest first."""
+    pids: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Rank -> its process, as claimed once at its start; without ranks that left no claim."""
 
 
 @dataclass(frozen=True)

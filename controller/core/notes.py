@@ -49,7 +49,7 @@ def say_clock(snapshot: Snapshot, memory: Memory) -> str:
     change = offset_change_ms(memory.clock_ref, snapshot.now)
     if isinstance(change, Unknown) or abs(change) <= CLOCK_JUMP_MS:
         return ""
-    return f"the wall clock jumped by {change // 1000:+d} s against the monotonic clock"
+    return f"the wall clock jumped by {round(change / 1000):+d} s against the monotonic clock"
 
 
 def say_control(snapshot: Snapshot, memory: Memory) -> str:

@@ -4,14 +4,16 @@ Part of summary.json. What does not apply is None, never zero.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 
 from contract.plan import Plan
 from contract.schedule import round_binary32
 from contract.wire import StepRecord
-from controller.core.chronicle import Chronicle, Story
+from controller.core.chronicle import Chronicle, Deadline, Story
+from controller.core.continuity import find_passage
+from controller.core.history import AttemptHistory
 from controller.core.memory import Memory
 from controller.core.proposal import Revision
 from controller.core.rates import find_mismatches
@@ -34,6 +36,8 @@ class Course:
     surviving: Surviving
     wall_s: float
     """From launch to the newest record."""
+    histories: Sequence[AttemptHistory] = field(default_factory=list[AttemptHistory])
+    """Every attempt, oldest first."""
 
     @property
     def horizon(self) -> Revision | None:
@@ -80,11 +84,14 @@ def _describe_revisions(course: Course) -> Members:
         "final_steps": memory.held_plan.total_steps,
         "fork_step": horizon.fork_step if horizon else None,
         "attempts_at_adoption": attempts.get(horizon.plan_sha) if horizon else None,
-        "revisions": [_describe_revision(it) for it in [*memory.adopted, *pending]],
+        "revisions": [
+            _describe_revision(it, course.histories) for it in [*memory.adopted, *pending]
+        ],
     }
 
 
-def _describe_revision(revision: Revision) -> Members:
+def _describe_revision(revision: Revision, histories: Sequence[AttemptHistory]) -> Members:
+    passage = find_passage(histories, revision.plan_sha, revision.fork_step)
     return {
         "sha": revision.plan_sha,
         "kind": revision.kind,
@@ -96,6 +103,11 @@ def _describe_revision(revision: Revision) -> Members:
         "published_at": show_instant(revision.published_at.wall_ms),
         "adopted_at_step": revision.adopted_step,
         "missed": list(revision.missed),
+        "adopted_without_restart": passage.without_restart,
+        "attempt_before_fork": passage.attempt_before,
+        "attempt_after_fork": passage.attempt_after,
+        "pids": [pid for _, pid in sorted(passage.pids.items())] or None,
+        "compilations_after_fork": passage.compilations,
     }
 
 
@@ -122,11 +134,28 @@ def _describe_deadline(course: Course) -> Members:
     return {
         "deadline": show_instant(deadline_ms),
         "due": show_instant(terms.due_wall_ms),
+        "deadline_moves": [_describe_move(it) for it in course.chronicle.deadlines[1:]],
+        "last_step_ended_at": show_instant(find_last_step_ms(course)),
         "finished_at": show_instant(finished_ms),
         "on_time": _is_on_time(finished_ms, deadline_ms),
         "p_on_time_before": None if before is None else before / PERMILLE,
         "p_on_time_after": None if after is None else after / PERMILLE,
     }
+
+
+def _describe_move(deadline: Deadline) -> Members:
+    return {
+        "at": show_instant(deadline.at.wall_ms),
+        "by": deadline.by,
+        "deadline": show_instant(deadline.deadline_wall_ms),
+        "due": show_instant(deadline.due_wall_ms),
+    }
+
+
+def find_last_step_ms(course: Course) -> int | None:
+    """Return when the last step of the horizon ended: what forecasts are of; None before that."""
+    record = course.surviving.get(course.memory.held_plan.total_steps - 1)
+    return None if record is None else round(record.wall_s * MS_PER_S)
 
 
 def _is_on_time(finished_ms: int | None, deadline_ms: int | None) -> bool | None:
@@ -179,8 +208,25 @@ def _describe_rates(course: Course) -> Members:
     fork = horizon.fork_step if horizon else None
     return {
         "lr_at_fork_before": None if fork is None else _rate(course.surviving.get(fork - 1)),
+        "lr_at_fork_before_step": None if fork is None else fork - 1,
         "lr_at_fork_after": None if fork is None else _rate(course.surviving.get(fork)),
+        "lr_at_fork_after_step": fork,
+        "lr_at_fork_parent": None if horizon is None else _rate_of_parent(course.memory, horizon),
     }
+
+
+def _rate_of_parent(memory: Memory, horizon: Revision) -> str | None:
+    """Return what the plan before the revision would have given the fork step.
+
+    None where that plan is not of the chain, or has no such step.
+    """
+    plans = {plan.sha: plan for plan in memory.chain}
+    child = plans.get(horizon.plan_sha)
+    parent = plans.get(child.parent or "") if child else None
+    if parent is None or horizon.fork_step >= parent.total_steps:
+        return None
+    rates = parent.values_at(horizon.fork_step)["learning_rate"]
+    return rates[min(rates)].hex()
 
 
 def _rate(record: StepRecord | None) -> str | None:

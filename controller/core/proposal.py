@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from contract.canonical import hash_canonical
 from contract.model import Execution
 from contract.plan import Count, Frozen, Name, Positive, Sha, StagePercent
+from controller.core.chance import count_of
 from controller.core.forecast import Forecast, Lag
 from controller.core.readings import Instant
 
@@ -52,7 +53,7 @@ class Change(Frozen):
             case "horizon":
                 return f"end after {self.total_steps:,} steps"
             case "mixture":
-                return f"another mixture of {len(self.stages or ())} stages"
+                return f"another mixture of {count_of(len(self.stages or ()), 'stage')}"
             case "execution":
                 return "another execution"
 
@@ -106,6 +107,9 @@ class Proposal(Frozen):
     fork_last: Count
     """The effective step lies between these, both included."""
     author: str
+    """For people: whoever asked may be called anything."""
+    wish: str | None = None
+    """Nonce of the owner's wish that it answers; None: the controller's own idea."""
     reason: str
     is_floor: bool
     """The target cannot be met by any horizon allowed: never approved by the controller."""
@@ -116,7 +120,7 @@ class Proposal(Frozen):
     @property
     def is_own(self) -> bool:
         """Whether the controller made it."""
-        return self.author == CONTROLLER
+        return self.wish is None
 
 
 CONTROLLER = "controller"

@@ -26,6 +26,8 @@ class Draft:
     nonce: str
     reason: str
     now: Instant
+    wish: str | None = None
+    """Nonce of the owner's wish; None: the controller's own idea."""
     is_floor: bool = False
     is_last_call: bool = False
 
@@ -141,6 +143,7 @@ def draft_proposal(
         fork_first=first,
         fork_last=last,
         author=draft.author,
+        wish=draft.wish,
         reason=draft.reason,
         is_floor=draft.is_floor,
         is_last_call=draft.is_last_call,

@@ -97,7 +97,7 @@ def find_pair(memory: Memory, pace: PaceView | None = None) -> tuple[Plan, Plan]
     The proposed one forks where it could if it were approved now, as far as `pace` tells.
     """
     if memory.proposal is not None:
-        effective = _find_fork(memory, memory.proposal, pace)
+        effective = find_fork(memory, memory.proposal, pace)
         return memory.plan, revise_for(memory, memory.plan, memory.proposal, effective)
     for parent, child in zip(memory.chain[-2::-1], memory.chain[:0:-1], strict=True):
         if child.kind != "line":
@@ -105,7 +105,8 @@ def find_pair(memory: Memory, pace: PaceView | None = None) -> tuple[Plan, Plan]
     return None
 
 
-def _find_fork(memory: Memory, proposal: Proposal, pace: PaceView | None) -> int:
+def find_fork(memory: Memory, proposal: Proposal, pace: PaceView | None) -> int:
+    """Return the step at which the proposal could take effect if it were approved now."""
     if proposal.change.kind == "execution":
         before = proposal.facts.before
         return max(memory.plan.effective, before.step if before is not None else 0)

@@ -3,6 +3,8 @@
 Rules in order; the first that has something to say wins. The gang's track never waits for them.
 """
 
+from collections.abc import Sequence
+
 from contract.plan import Plan
 from controller.core.actions import (
     Action,
@@ -14,6 +16,8 @@ from controller.core.actions import (
     PublishControl,
     PublishPlan,
 )
+from controller.core.chance import count_of, show_chance
+from controller.core.forecast import Forecast
 from controller.core.memory import Memory
 from controller.core.outlook import find_horizon, look_ahead, look_shorter
 from controller.core.proofs import floor_steps, last_window_step, list_failures
@@ -22,6 +26,7 @@ from controller.core.proposal import (
     EXPIRY_EVALUATIONS,
     MAX_OVERSHOOT_PERMILLE,
     Change,
+    Proof,
     Proposal,
 )
 from controller.core.proposing import (
@@ -81,13 +86,13 @@ def _find_recovery(proposal: Proposal, evaluation: Evaluate, terms: Terms) -> st
     # A last call is made below the target already: only what meets it takes the call back.
     clear = terms.target_percent if proposal.is_last_call else terms.clear_above_percent
     if unchanged is not None and unchanged > clear * PERMILLE:
-        return f"P(on time) of the unchanged plan is {unchanged / PERMILLE:g}%, above {clear}%"
+        return f"P(on time) of the unchanged plan is {show_chance(unchanged)}, above {clear}%"
     proposed = evaluation.proposed.on_time_permille if evaluation.proposed else None
     target = terms.target_percent * PERMILLE
     if proposed is None or proposal.is_floor or proposed >= target - MAX_OVERSHOOT_PERMILLE:
         return None
-    p = proposed / PERMILLE
-    return f"P(on time) at the proposed horizon fell to {p:g}%, under {terms.target_percent}%"
+    p = show_chance(proposed)
+    return f"P(on time) at the proposed horizon fell to {p}, under {terms.target_percent}%"
 
 
 def find_expiry(snapshot: Snapshot, memory: Memory, proposal: Proposal) -> str | None:
@@ -168,6 +173,7 @@ def _answer_proposal(snapshot: Snapshot, memory: Memory, ask: OwnerIntent) -> An
         change=ask.change,
         author=ask.user,
         nonce=ask.nonce,
+        wish=ask.nonce,
         reason=f"{ask.user} asked to {ask.change.describe()}",
         now=snapshot.now,
     )
@@ -187,10 +193,16 @@ def _decline(nonce: str, why: str) -> Answer:
     return Answer(why, [Decline(reason=why, nonce=nonce)], wake_in_ms=0)
 
 
+def tell_failures(failures: Sequence[Proof]) -> str:
+    """Return which proofs fail, in words."""
+    return "; ".join(f"it fails {proof}" for proof in failures)
+
+
 def _put_up(proposal: Proposal, draft: Draft) -> Answer:
     failures = list_failures(proposal.facts.proofs)
     if failures:
-        return _decline(draft.nonce, "; ".join(f"it fails {proof}" for proof in failures))
+        wish = f'"{draft.change.describe()}" cannot be'
+        return _decline(draft.nonce, f"{wish}: {tell_failures(failures)}")
     reason = f"proposal {proposal.id}: {proposal.change.describe()} ({proposal.reason})"
     return Answer(
         reason, [Propose(reason=reason, nonce=draft.nonce, proposal=proposal)], wake_in_ms=0
@@ -231,7 +243,7 @@ def publish_proven(snapshot: Snapshot, memory: Memory, proposal: Proposal, child
     """Publish the revision if every proof holds again; else the proposal is void."""
     proofs = prove_revision(snapshot, memory, memory.plan, child)
     if failures := list_failures(proofs):
-        why = "; ".join(f"it fails {proof}" for proof in failures)
+        why = f"from step {child.effective:,} it cannot be: {tell_failures(failures)}"
         return _close(memory, proposal, "void", why)
     reason = f"revision {child.sha[:12]} of proposal {proposal.id} from step {child.effective}"
     return Answer(reason, publish(memory, child, proposal.id, reason), wake_in_ms=0)
@@ -268,7 +280,7 @@ def evaluate(snapshot: Snapshot, memory: Memory) -> Answer | None:
     permille = forecast.on_time_permille
     assert permille is not None
     action = Evaluate(
-        reason=f"P(on time) {permille / PERMILLE:g}%",
+        reason=f"P(on time) {tell_chance(forecast)}",
         nonce=str(memory.seq),
         pace=pace,
         forecast=forecast,
@@ -278,6 +290,13 @@ def evaluate(snapshot: Snapshot, memory: Memory) -> Answer | None:
         is_last_call=is_last_call(memory, training),
     )
     return Answer(f"evaluated at step {pace.until_step}: {action.reason}", [action], wake_in_ms=0)
+
+
+def tell_chance(forecast: Forecast) -> str:
+    """Return P(on time) in words: certain once all is done, or the due instant passed."""
+    due_wall_ms, is_done = forecast.due_wall_ms, forecast.step == forecast.total_steps
+    is_past = due_wall_ms is not None and due_wall_ms <= forecast.at_wall_ms
+    return show_chance(forecast.on_time_permille or 0, is_certain=is_past or is_done)
 
 
 def is_due(snapshot: Snapshot, memory: Memory, training: Training) -> bool:
@@ -344,13 +363,13 @@ def describe_trigger(memory: Memory) -> str:
     """Return why the contingency is called for."""
     terms, evaluation = memory.policy.terms, memory.evaluation
     assert evaluation is not None
-    p = (evaluation.forecast.on_time_permille or 0) / PERMILLE
+    p = tell_chance(evaluation.forecast)
     if memory.late >= terms.evaluations:
         return (
-            f"P(on time) is {p:g}%, below {terms.on_time_percent}% at"
-            f" {memory.late} evaluations in a row"
+            f"P(on time) is {p}, below {terms.on_time_percent}% at"
+            f" {count_of(memory.late, 'evaluation')} in a row"
         )
-    return f"last call before the window closes: P(on time) is {p:g}%"
+    return f"last call before the window closes: P(on time) is {p}"
 
 
 def explain_silence(snapshot: Snapshot, memory: Memory) -> str | None:
@@ -387,7 +406,8 @@ def _explain_limits(snapshot: Snapshot, memory: Memory, terms: Terms) -> str | N
         return f"the floor of {floor:,} steps leaves no cut worth a revision"
     horizons = [it for it in memory.adopted if it.kind == "horizon"]
     if len(horizons) >= terms.max_revisions:
-        return f"{len(horizons)} revisions of the horizon were adopted; no more are allowed"
+        count, verb = count_of(len(horizons), "revision"), "was" if len(horizons) == 1 else "were"
+        return f"{count} of the horizon {verb} adopted; no more are allowed"
     if horizons:
         since = horizons[-1].adopted_at or horizons[-1].published_at
         left_ms = terms.cool_down_ms - age_ms(since, snapshot.now)
@@ -400,7 +420,9 @@ def _explain_limits(snapshot: Snapshot, memory: Memory, terms: Terms) -> str | N
 def _explain_patience(memory: Memory, terms: Terms) -> str | None:
     evaluation = memory.evaluation
     if evaluation is None:
-        return "no evaluation was made yet"
+        is_first = memory.evaluated_at is None
+        used_up = "the newest evaluation led to nothing more; the next one begins a new row"
+        return "no evaluation was made yet" if is_first else used_up
     if not evaluation.counts:
         return f"the run settles: it must have trained for {show_seconds(terms.settle_ms)}"
     if memory.late >= terms.evaluations:
@@ -409,5 +431,6 @@ def _explain_patience(memory: Memory, terms: Terms) -> str | None:
     if evaluation.is_last_call and permille < terms.target_percent * PERMILLE:
         return None
     if evaluation.is_late:
-        return f"late at {memory.late} of {terms.evaluations} evaluations in a row"
-    return f"P(on time) is {permille / PERMILLE:g}%, not below {terms.on_time_percent}%"
+        return f"late at {memory.late} of {count_of(terms.evaluations, 'evaluation')} in a row"
+    p = tell_chance(evaluation.forecast)
+    return f"P(on time) is {p}, not below {terms.on_time_percent}%"

@@ -351,9 +351,16 @@ def is_past(text: str, now_wall_ms: int) -> bool:
 
 
 def check_deadline(spec: Spec, now_wall_ms: int) -> Iterable[Finding]:
-    """A deadline that has passed is a slip of the pen."""
-    if spec.deadline is not None and is_past(spec.deadline.at, now_wall_ms):
-        yield "deadline.past", "spec.deadline.at", spec.deadline.at, "it must lie in the future"
+    """A deadline, or a due instant, that has passed is a slip of the pen."""
+    deadline = spec.deadline
+    if deadline is None:
+        return
+    if is_past(deadline.at, now_wall_ms):
+        yield "deadline.past", "spec.deadline.at", deadline.at, "it must lie in the future"
+    elif is_past(deadline.at, now_wall_ms + deadline.reserve):
+        shown = format_duration(deadline.reserve)
+        bound = f"it must be shorter than what is left until deadline.at ({deadline.at})"
+        yield "deadline.reserve", "spec.deadline.reserve", shown, bound
 
 
 def show(value: object) -> str | None:

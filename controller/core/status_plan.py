@@ -8,12 +8,15 @@ from controller.core.memory import Memory
 from controller.core.outlook import look_ahead, measure_lag
 from controller.core.pace import PaceView
 from controller.core.proposal import EXPIRY_EVALUATIONS, Closed, Proof, Proposal, Revision
+from controller.core.prospect import find_fork
 from controller.core.readings import Instant, Unknown
 from controller.core.replan import explain_silence
 from controller.core.snapshot import ProgressView, Snapshot
+from controller.core.terms import Terms
 
 Status = dict[str, object]
 
+US_PER_MS = 1_000
 RECENT_CLOSED = 5
 RECENT_ANSWERS = 8
 
@@ -27,13 +30,14 @@ def describe_plan_track(memory: Memory, snapshot: Snapshot) -> Status:
         "forecast": forecast,
         "forecast_unknown": unknown,
         "pace": pace.model_dump(mode="json") if pace is not None else None,
+        "pace_change": describe_change(memory, pace),
         "evaluation": _describe_evaluation(memory),
-        "proposal": describe_open(memory),
+        "proposal": describe_open(memory, pace, snapshot.now),
         "approval": _describe_approval(memory),
         "revision": _describe_published(revision, pace) if revision is not None else None,
         "revisions": [describe_revision(it) for it in memory.adopted],
         "closed": [_describe_closed(it) for it in memory.closed[-RECENT_CLOSED:]],
-        "silence": explain_silence(snapshot, memory),
+        "silence": None if memory.rest == "completed" else explain_silence(snapshot, memory),
         "answers": [it.model_dump(mode="json") for it in memory.answers[-RECENT_ANSWERS:]],
     }
 
@@ -59,6 +63,24 @@ def _differ(pace: PaceView, last: PaceView) -> bool:
     """Return whether something changed that the pace depends on."""
     names = ("execution_sha", "context_length", "changed_step")
     return any(getattr(pace, name) != getattr(last, name) for name in names)
+
+
+def describe_change(memory: Memory, pace: PaceView | None) -> Status | None:
+    """Return what the newest change of pace was, None where there was none or nothing is known.
+
+    What a step took before it is what the newest evaluation of before found, else the first one.
+    """
+    if pace is None or pace.changed_step is None:
+        return None
+    known = (memory.evaluation, memory.first_evaluation)
+    paces = [it.pace for it in known if it is not None]
+    before = next((it for it in paces if it.until_step <= pace.changed_step), None)
+    return {
+        "step": pace.changed_step,
+        "step_us": pace.step_us,
+        "before_step": before.until_step if before is not None else None,
+        "before_us": before.step_us if before is not None else None,
+    }
 
 
 def _describe_forecast(
@@ -92,7 +114,7 @@ def _show_forecast(memory: Memory, forecast: Forecast, lag: Lag | None, source: 
     return {
         **describe_forecast(forecast),
         "deadline": memory.policy.terms.deadline_wall_ms,
-        "lag": describe_lag(lag),
+        "lag": describe_lag(lag, memory.policy.terms, forecast),
         "source": source,
     }
 
@@ -113,11 +135,24 @@ def describe_forecast(forecast: Forecast) -> Status:
     }
 
 
-def describe_lag(lag: Lag | None) -> Status | None:
-    """Return the lag behind an even pace and its two causes; negative: ahead."""
+def describe_lag(lag: Lag | None, terms: Terms, forecast: Forecast | None) -> Status | None:
+    """Return the lag behind the even pace and its two causes; negative: ahead.
+
+    Where `forecast` says how many steps of how many were done by then, also what a step of the
+    even pace takes and what the steps took on average, in microseconds.
+    """
     if lag is None:
         return None
-    return {**lag.model_dump(mode="json"), "total_ms": lag.lost_ms + lag.slow_ms}
+    found: Status = {**lag.model_dump(mode="json"), "total_ms": lag.lost_ms + lag.slow_ms}
+    if forecast is None or forecast.due_wall_ms is None or not forecast.step:
+        return {**found, "even_us": None, "mean_us": None}
+    span_ms = forecast.due_wall_ms - terms.launched_wall_ms
+    even_us = US_PER_MS * span_ms // forecast.total_steps
+    return {
+        **found,
+        "even_us": even_us,
+        "mean_us": even_us + US_PER_MS * lag.slow_ms // forecast.step,
+    }
 
 
 def _describe_evaluation(memory: Memory) -> Status | None:
@@ -127,6 +162,8 @@ def _describe_evaluation(memory: Memory) -> Status | None:
     return {
         "at": evaluation.forecast.at_wall_ms,
         "step": evaluation.forecast.step,
+        "total_steps": evaluation.forecast.total_steps,
+        "due": evaluation.forecast.due_wall_ms,
         "on_time_permille": evaluation.forecast.on_time_permille,
         "counts": evaluation.counts,
         "is_late": evaluation.is_late,
@@ -136,17 +173,31 @@ def _describe_evaluation(memory: Memory) -> Status | None:
     }
 
 
-def describe_open(memory: Memory) -> Status | None:
-    """Return the open proposal and when it expires unless somebody answers; None without one."""
+def describe_open(memory: Memory, pace: PaceView | None, now: Instant) -> Status | None:
+    """Return the open proposal and how long its owner has; None without one.
+
+    Where it could take effect if it were approved now, and when its last step gets out of reach,
+    at the present `pace`.
+    """
     proposal = memory.proposal
     if proposal is None:
         return None
-    patience_ms = EXPIRY_EVALUATIONS * memory.policy.terms.evaluate_every_ms
-    expires = None if memory.approval is not None else proposal.at.wall_ms + patience_ms
-    return {**describe_proposal(proposal), "expires": expires}
+    terms = memory.policy.terms
+    found = {**describe_proposal(proposal, terms), "deadline": terms.deadline_wall_ms}
+    is_dated = proposal.change.kind != "execution" and pace is not None
+    fork = find_fork(memory, proposal, pace) if is_dated else None
+    if memory.approval is not None:
+        return {**found, "expires": None, "fork_now": fork, "window_closes": None}
+    patience_ms = EXPIRY_EVALUATIONS * terms.evaluate_every_ms
+    closes = None
+    if fork is not None and pace is not None:
+        left_us = (proposal.fork_last - fork) * (pace.step_us + pace.extra_us)
+        closes = now.wall_ms + left_us // US_PER_MS
+    expires = proposal.at.wall_ms + patience_ms
+    return {**found, "expires": expires, "fork_now": fork, "window_closes": closes}
 
 
-def describe_proposal(proposal: Proposal) -> Status:
+def describe_proposal(proposal: Proposal, terms: Terms) -> Status:
     """Return a proposal with its facts and proofs."""
     facts = proposal.facts
     return {
@@ -165,7 +216,7 @@ def describe_proposal(proposal: Proposal) -> Status:
         "facts": {
             "before": describe_forecast(facts.before) if facts.before else None,
             "after": describe_forecast(facts.after) if facts.after else None,
-            "lag": describe_lag(facts.lag),
+            "lag": describe_lag(facts.lag, terms, facts.before),
             "due": facts.due_wall_ms,
             "tokens_given_up": facts.tokens_given_up,
             "loss_cost": facts.loss_cost.model_dump(mode="json") if facts.loss_cost else None,

@@ -1,6 +1,7 @@
 """What a run came to: the content of summary.json, with the keys documented in docs/cli.md."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +20,9 @@ from controller.core.status import REST_WORDS
 EARLY_STEPS = 50
 """Steps at each end whose drops are reported."""
 MS_PER_S = 1_000
+ONE_QUARANTINED = re.compile(r"([^/\s]+)/(\d+) \((.*)\)", re.DOTALL)
+NEXT_QUARANTINED = re.compile(r"(?<=\)), (?=[^/\s]+/\d+ \()")
+"""Between two checkpoints of the note on them: a reason may hold commas and brackets itself."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ class Evidence:
     def course(self) -> Course:
         """What the outcome is judged from."""
         surviving = surviving_steps(self.histories, self.memory.plan)
-        return Course(self.memory, self.chronicle, surviving, self.account.wall_s)
+        return Course(self.memory, self.chronicle, surviving, self.account.wall_s, self.histories)
 
 
 def make_summary(evidence: Evidence) -> dict[str, object]:
@@ -67,7 +71,7 @@ def make_summary(evidence: Evidence) -> dict[str, object]:
         "attempts": len(evidence.histories),
         "planned_ends": memory.planned_ends,
         "incidents": [_describe(it, evidence.histories) for it in memory.incidents],
-        "quarantined": _describe_quarantined(memory),
+        "quarantined": list(_list_quarantined(memory)),
         **describe_outcome(course),
         **_describe_replays(evidence),
         **_describe_losses(evidence),
@@ -83,10 +87,14 @@ def make_summary(evidence: Evidence) -> dict[str, object]:
     }
 
 
-def _describe_quarantined(memory: Memory) -> str:
-    """Return the damaged checkpoints, with their reasons, as they were last noted."""
+def _list_quarantined(memory: Memory) -> Iterator[dict[str, object]]:
+    """Yield the damaged checkpoints, with their reasons, as they were last noted."""
     told = {subject: text for subject, text, _ in memory.notes}
-    return told.get("quarantine", "").removeprefix(QUARANTINED)
+    text = told.get("quarantine", "").removeprefix(QUARANTINED)
+    for part in NEXT_QUARANTINED.split(text) if text else ():
+        found = ONE_QUARANTINED.fullmatch(part)
+        line, step, reason = found.groups() if found else (None, None, part)
+        yield {"line": line, "step": None if step is None else int(step), "reason": reason}
 
 
 def surviving_steps(histories: Iterable[AttemptHistory], plan: Plan) -> dict[int, StepRecord]:

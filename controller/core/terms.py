@@ -1,12 +1,18 @@
 """The contingency as declared: the numbers that evaluations, proposals and proofs rest on."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from contract.model import ModelShape
 from contract.plan import Frozen
 
 PERMILLE = 10
 """Permille in a percent: probabilities are recorded in whole permille."""
+
+
+MAX_WALL_MS = 253_402_214_400_000
+"""The last day of the year 9999: what calendars can show."""
 
 
 class Fit(Frozen):
@@ -25,8 +31,8 @@ class Terms(Frozen):
     """
 
     mode: Literal["propose", "auto", "off"] = "off"
-    deadline_wall_ms: int | None = None
-    reserve_ms: int = 0
+    deadline_wall_ms: Annotated[int, Field(ge=0, le=MAX_WALL_MS)] | None = None
+    reserve_ms: Annotated[int, Field(ge=0, le=MAX_WALL_MS)] = 0
     """Taken off the deadline: the forecast must be done by then."""
     window_percent: int = 25
     """A revision of the horizon forks within this share of the original token budget."""
@@ -64,4 +70,4 @@ class Terms(Frozen):
         """When the run must be done: the deadline less its reserve."""
         if self.deadline_wall_ms is None:
             return None
-        return self.deadline_wall_ms - self.reserve_ms
+        return max(0, self.deadline_wall_ms - self.reserve_ms)

@@ -80,8 +80,18 @@ def show_incidents(evidence: Evidence, summary: Mapping[str, object]) -> str:
             zip(evidence.memory.incidents, told, strict=True), 1
         )
     )
-    heads = ("", "ended", "cause", "rank", "step", "noticed in", "cost", "tokens again", "evidence")
-    return table(heads, rows, numbers=(0, 3, 4, 5, 6, 7))
+    heads = (
+        "incident",
+        "ended",
+        "cause",
+        "rank",
+        "step",
+        "noticed in",
+        "cost",
+        "tokens again",
+        "evidence",
+    )
+    return table(heads, rows, numbers=(3, 4, 5, 6, 7), kinds={8: "w"})
 
 
 def show_evaluations(evidence: Evidence) -> str:
@@ -99,7 +109,7 @@ def show_evaluations(evidence: Evidence) -> str:
         )
         for it in evidence.chronicle.evaluations
     )
-    heads = ("made", "step", "a step takes", "P10", "P50", "P90", "P(on time)", "")
+    heads = ("made", "step", "a step takes", "P10", "P50", "P90", "P(on time)", "verdict")
     if not evidence.chronicle.evaluations:
         return ""
     shown = table(heads, rows, numbers=range(7))
@@ -119,7 +129,12 @@ def show_time(summary: Mapping[str, object]) -> str:
     whole = sum(seconds.values())
     spent = [(name, value) for name, value in seconds.items() if value > 0]
     return (
-        table(("", "time", "share", ""), list(_list_phases(spent, whole)), numbers=(1, 2))
+        table(
+            ("phase", "time", "share", ""),
+            list(_list_phases(spent, whole)),
+            numbers=(1, 2),
+            kinds={3: "b"},
+        )
         if whole
         else ""
     )

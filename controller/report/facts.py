@@ -60,7 +60,9 @@ def list_facts(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "outcome", text(f"{summary['outcome']}: {summary['reason']}".removesuffix(": "))
     yield "steps", text(_tell_steps(summary))
     yield from _list_deadline(summary)
+    yield from _list_passages(summary)
     yield "learning rate", text(_tell_rate(summary))
+    yield from _list_fork_rates(summary)
     yield "loss", text(_tell_loss(summary))
     yield "speed", text(_tell_speed(summary))
     yield from _list_drops(cast("Summary", summary["drops_percent"]))
@@ -79,6 +81,47 @@ def list_facts(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "attempts", text(f"{summary['attempts']}, {summary['planned_ends']} ended as asked")
     yield "ledger", _tell_ledger(summary)
     yield "wall time", text(show_duration(summary["wall_seconds"]))
+
+
+def _list_passages(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Tell of each revision how the gang came over its fork."""
+    for revision in cast("list[Summary]", summary["revisions"]):
+        yield f"adoption, step {show_number(revision['fork_step'])}", _tell_passage(revision)
+
+
+def _tell_passage(revision: Summary) -> str:
+    after, count = revision["attempt_after_fork"], revision["compilations_after_fork"]
+    if after is None:
+        return text(f"{revision['kind']}: no step under it was logged")
+    compiled = f"steps compiled for after the fork: {count}"
+    if not revision["adopted_without_restart"]:
+        return text(f"{revision['kind']}: by a restart, as attempt {after}; {compiled}")
+    pids = ", ".join(map(str, cast("list[int] | None", revision["pids"]) or ()))
+    same = f"attempt {after} before and after the fork"
+    named = f", processes {pids} unchanged" if pids else ""
+    whole = f'{text(revision["kind"])}: <span class="good">without a restart</span>'
+    return f"{whole}, {text(f'{same}{named}; {compiled}')}"
+
+
+def _list_fork_rates(summary: Summary) -> Iterator[tuple[str, str]]:
+    before, after, parent = (
+        _read_rate(summary[f"lr_at_fork_{it}"]) for it in ("before", "after", "parent")
+    )
+    if before is None or after is None:
+        return
+    first, second = (
+        f"step {show_number(summary[f'lr_at_fork_{it}_step'])}" for it in ("before", "after")
+    )
+    told = f"{first}: {before}; {second}, the fork: {after}"
+    if parent is not None:
+        is_same = summary["lr_at_fork_parent"] == summary["lr_at_fork_after"]
+        same = "the same to the bit" if is_same else parent
+        told += f"; the plan before the revision would have given it {same}"
+    yield "rate at the fork", text(told)
+
+
+def _read_rate(value: object) -> str | None:
+    return f"{float.fromhex(value):.7g}" if isinstance(value, str) else None
 
 
 def _list_drops(drops: Summary) -> Iterator[tuple[str, str]]:
@@ -104,6 +147,7 @@ def _list_deadline(summary: Summary) -> Iterator[tuple[str, str]]:
         verdict = '<span class="good">on time</span>'
         if not summary["on_time"]:
             verdict = '<span class="bad">too late</span>'
+        yield "last step ended", text(show_iso(summary["last_step_ended_at"]))
         yield "finished", f"{text(show_iso(summary['finished_at']))}, {verdict}"
     if summary["p_on_time_before"] is not None:
         before, after = (show_share(summary[f"p_on_time_{it}"]) for it in ("before", "after"))
@@ -117,7 +161,7 @@ def _list_deadline(summary: Summary) -> Iterator[tuple[str, str]]:
 def _tell_counterfactual(summary: Summary) -> str:
     miss = cast("float", summary["counterfactual_miss_seconds"])
     side = "after" if miss > 0 else "before"
-    share = show_percent(summary["counterfactual_miss_percent"])
+    share = show_percent(abs(cast("float", summary["counterfactual_miss_percent"] or 0.0)))
     finish = show_iso(summary["counterfactual_finish"])
     return f"{finish}, {show_duration(abs(miss))} {side} the deadline ({share} of the run)"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from controller.core.outcome import find_last_step_ms
 from controller.core.summary import Evidence, make_summary
 from controller.report.course import (
     show_attempts,
@@ -10,12 +11,12 @@ from controller.report.course import (
     show_time,
     tell_origin,
 )
-from controller.report.drawing import draw_rates, draw_times
+from controller.report.drawing import FORMS, draw_rates, draw_times
 from controller.report.facts import list_facts, tell_standing
-from controller.report.markup import code, folded, page, paragraph, rows, section, text, wide
-from controller.report.proposals import show_plans, show_proposals
+from controller.report.markup import code, figure, folded, page, paragraph, rows, section, text
+from controller.report.proposals import show_deadlines, show_plans, show_proposals
 from controller.report.scene import set_rate_scene, set_time_scene
-from controller.report.wording import show_instant
+from controller.report.wording import MS_PER_S, show_duration, show_instant
 
 
 def write_page(evidence: Evidence) -> str:
@@ -36,6 +37,7 @@ def _list_sections(evidence: Evidence) -> Iterator[str]:
     yield section("Learning rate", *_draw_rates(evidence))
     yield section("Facts", rows(list_facts(summary)))
     yield section("Proposals", *show_proposals(evidence))
+    yield section("Deadline moved", show_deadlines(evidence))
     yield section("Plans", show_plans(memory.chain))
     yield section("Forecasts as they were made", show_evaluations(evidence))
     yield section("Incidents", show_incidents(evidence, summary))
@@ -52,21 +54,43 @@ def _tell_source(evidence: Evidence) -> str:
 
 
 def _explain_times(evidence: Evidence) -> str:
-    told = ["Dashed red lines are incidents, violet ones revisions."]
+    told = "Dashed red lines are incidents, violet ones revisions"
+    if len(evidence.chronicle.deadlines) > 1:
+        told += ", dotted grey ones where the deadline was moved"
+    told = f"{told}."
     if evidence.chronicle.evaluations:
-        told.insert(0, "On top, each forecast of the finish over the moment it was made.")
-    return paragraph(text(" ".join(told)), kind="muted")
+        told = f"{_explain_forecasts(evidence)} {told}"
+    return paragraph(text(told), kind="muted")
+
+
+def _explain_forecasts(evidence: Evidence) -> str:
+    """Say what exactly is forecast, and what the reserve is for."""
+    terms = evidence.memory.policy.terms
+    told = [
+        "On top, each forecast over the moment it was made: of the end of the last step."
+        " The final evaluation and save come after it"
+    ]
+    if terms.deadline_wall_ms is not None:
+        reserve = show_duration(terms.reserve_ms / MS_PER_S)
+        told.append(f"; they are what the reserve of {reserve} between due and deadline is for")
+    last_ms, finished = find_last_step_ms(evidence.course), evidence.chronicle.completed_at
+    if finished is not None and last_ms is not None and evidence.memory.rest == "completed":
+        took = show_duration((finished.wall_ms - last_ms) / MS_PER_S)
+        told.append(f", and took {took}")
+    return f"{''.join(told)}."
 
 
 def _draw_times(evidence: Evidence) -> Iterator[str]:
     if any(history.steps for history in evidence.histories):
-        yield wide(draw_times(set_time_scene(evidence)))
+        scene = set_time_scene(evidence)
+        yield figure((form.name, draw_times(scene, form)) for form in FORMS)
     else:
         yield paragraph("No step was logged.")
 
 
 def _draw_rates(evidence: Evidence) -> Iterator[str]:
-    yield wide(draw_rates(set_rate_scene(evidence)))
+    scene = set_rate_scene(evidence)
+    yield figure((form.name, draw_rates(scene, form)) for form in FORMS)
     forks = [it for it in evidence.memory.adopted if it.kind == "horizon"]
     if forks:
         yield folded("what a revision of the horizon does", paragraph(text(RULE)))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from contract.plan import Plan
-from controller.core.chronicle import Story
+from controller.core.chronicle import Deadline, Story
 from controller.core.forecast import Forecast, Lag
 from controller.core.proposal import Facts, Proof, Revision
 from controller.core.summary import Evidence
@@ -60,14 +60,18 @@ def _list_facts(facts: Facts) -> Iterator[tuple[str, str]]:
     if facts.due_wall_ms is not None:
         yield "due", show_instant(facts.due_wall_ms)
     if facts.lag is not None:
-        yield "behind an even pace", _tell_lag(facts.lag)
+        yield "lag", _tell_lag(facts.lag)
     yield from _list_costs(facts)
 
 
 def _tell_lag(lag: Lag) -> str:
-    lost, slow = (show_duration(it / MS_PER_S) for it in (lag.lost_ms, lag.slow_ms))
-    whole = show_duration((lag.lost_ms + lag.slow_ms) / MS_PER_S)
-    return f"{whole}: {lost} of lost time, {slow} of slower steps"
+    whole_ms = lag.lost_ms + lag.slow_ms
+    whole, lost, slow = (
+        show_duration(abs(it) / MS_PER_S) for it in (whole_ms, lag.lost_ms, lag.slow_ms)
+    )
+    side = "behind" if whole_ms >= 0 else "ahead"
+    how = "lost by steps slower" if lag.slow_ms >= 0 else "won by steps faster"
+    return f"{whole} {side}: {lost} lost time, {slow} {how} than the even pace"
 
 
 def _list_costs(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -103,7 +107,7 @@ def _list_end(story: Story, revision: Revision | None) -> Iterator[tuple[str, st
 
 def _show_proofs(proofs: Sequence[Proof]) -> str:
     return table(
-        ("proof", "", "found", "must be"),
+        ("proof", "verdict", "found", "must be"),
         (
             (
                 text(it.name.replace("_", " ")),
@@ -113,10 +117,32 @@ def _show_proofs(proofs: Sequence[Proof]) -> str:
             )
             for it in proofs
         ),
+        kinds={2: "w"},
     )
 
 
-# --- plans ---
+# --- plans and dates ---
+
+
+def show_deadlines(evidence: Evidence) -> str:
+    """Return the deadline of the launch and each later one; nothing where it was never moved."""
+    found = evidence.chronicle.deadlines
+    rows_of = (
+        (
+            show_instant(it.at.wall_ms),
+            text(_tell_mover(it, is_first=index == 0)),
+            show_instant(it.deadline_wall_ms),
+            show_instant(it.due_wall_ms),
+        )
+        for index, it in enumerate(found)
+    )
+    return table(("since", "by", "deadline", "due"), rows_of) if len(found) > 1 else ""
+
+
+def _tell_mover(deadline: Deadline, *, is_first: bool) -> str:
+    if is_first:
+        return "the launch"
+    return deadline.by or "the run file, read by the next controller"
 
 
 def show_plans(chain: Sequence[Plan]) -> str:

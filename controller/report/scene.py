@@ -1,15 +1,15 @@
 """What the pictures show, as plain numbers: seconds since launch, steps, shares of the peak."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal, TypeVar
 
 from contract.plan import Plan
 from contract.wire import StepRecord
-from controller.core.chronicle import Evaluation
+from controller.core.chronicle import Deadline, Evaluation
 from controller.core.memory import Memory
-from controller.core.outcome import find_counterfactual_ms
+from controller.core.outcome import find_counterfactual_ms, find_last_step_ms
 from controller.core.proposal import Revision
 from controller.core.summary import Evidence
 
@@ -32,7 +32,7 @@ class Curve:
 class Mark:
     """Something that happened at one moment, drawn into every panel of time."""
 
-    kind: Literal["incident", "revision"]
+    kind: Literal["incident", "revision", "deadline"]
     at_s: float
     label: str
 
@@ -59,6 +59,16 @@ class Horizon:
 
 
 @dataclass(frozen=True)
+class Term:
+    """A deadline and its due instant, and from when to when they held."""
+
+    from_s: float
+    to_s: float
+    deadline_s: float | None
+    due_s: float | None
+
+
+@dataclass(frozen=True)
 class TimeScene:
     """Everything on the axis of time; None: there is none."""
 
@@ -66,7 +76,12 @@ class TimeScene:
     """Of what is known."""
     deadline_s: float | None
     due_s: float | None
+    terms: Sequence[Term]
+    """Deadlines as they were moved, oldest first; the last one holds."""
+    last_step_s: float | None
+    """End of the last step, which is what was forecast; None before that."""
     finish_s: float | None
+    """When the last checkpoint was verified, after the final evaluation and save."""
     counterfactual_s: float | None
     guesses: Sequence[Guess]
     progress: Sequence[Curve]
@@ -110,6 +125,8 @@ def set_time_scene(evidence: Evidence) -> TimeScene:
         end_s=end_s,
         deadline_s=since(terms.deadline_wall_ms),
         due_s=since(terms.due_wall_ms),
+        terms=list(_list_terms(chronicle.deadlines, since, end_s)),
+        last_step_s=since(find_last_step_ms(evidence.course)),
         finish_s=since(finished.wall_ms if finished else None),
         counterfactual_s=since(find_counterfactual_ms(evidence.course)),
         guesses=[_guess(it, origin) for it in chronicle.evaluations],
@@ -124,8 +141,24 @@ def set_time_scene(evidence: Evidence) -> TimeScene:
             (it.number, it.launched_wall_s - origin, it.ended_wall_s - origin)
             for it in evidence.histories
         ],
-        marks=list(_list_marks(memory, surviving, origin)),
+        marks=[
+            *_list_marks(memory, surviving, origin),
+            *(
+                Mark("deadline", it.at.wall_ms / MS_PER_S - origin, "deadline moved")
+                for it in chronicle.deadlines[1:]
+            ),
+        ],
     )
+
+
+def _list_terms(
+    deadlines: Sequence[Deadline], since: Callable[[int | None], float | None], end_s: float
+) -> Iterator[Term]:
+    moved_s = [since(it.at.wall_ms) or 0.0 for it in deadlines[1:]]
+    begun_s, ended_s = [0.0, *moved_s], [*moved_s, max([end_s, *moved_s])]
+    for deadline, from_s, to_s in zip(deadlines, begun_s, ended_s, strict=False):
+        dates = since(deadline.deadline_wall_ms), since(deadline.due_wall_ms)
+        yield Term(from_s, to_s, *dates)
 
 
 def known_until_s(evidence: Evidence) -> float:

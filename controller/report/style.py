@@ -37,21 +37,34 @@ h1 { font-size: 1.5rem; margin: 0 0 .2rem; overflow-wrap: anywhere; }
 h2 { font-size: 1.15rem; margin: 2.4rem 0 .6rem; border-bottom: 1px solid var(--grid); }
 h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; }
 p { margin: .4rem 0; } .lead { font-size: 1.12rem; } .muted { color: var(--muted); }
-.wide { overflow-x: auto; margin: .6rem 0; }
-.wide > svg { display: block; width: 100%; min-width: 29rem; height: auto; }
-.wide > svg text { font-family: inherit !important; }
+.wide { overflow-x: auto; margin: .6rem 0; } .figure { margin: .6rem 0; }
+.figure > svg { display: block; width: 100%; height: auto; }
+.figure > svg text { font-family: inherit !important; } .phone { display: none; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .8rem .3rem 0;
   border-bottom: 1px solid var(--grid); }
 th { color: var(--muted); font-weight: 500; white-space: nowrap; }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td.w { min-width: 15rem; overflow-wrap: anywhere; } td { overflow-wrap: break-word; }
-code { font-size: .92em; overflow-wrap: anywhere; }
+td.w { min-width: 16rem; } td { overflow-wrap: break-word; }
+td.b { width: 60%; min-width: 6rem; vertical-align: middle; }
+code { font-size: .92em; overflow-wrap: anywhere; } td code { overflow-wrap: normal; }
 .good { color: var(--good); } .bad { color: var(--bad); }
 .bar { height: .7rem; background: var(--line); min-width: 1px; }
 summary { cursor: pointer; color: var(--muted); }
+@media screen and (max-width: 600px) {
+  .desk { display: none; } .phone { display: block; }
+  table, tbody, tr, th, td { display: block; width: auto; } tr.heads { display: none; }
+  tr { border-bottom: 1px solid var(--grid); padding: .45rem 0; }
+  th, td, td.n, td.w, td.b { border: 0; padding: .05rem 0; text-align: left; min-width: 0;
+    width: auto; white-space: normal; overflow-wrap: anywhere; }
+  td[data-head] { padding-left: 7.5rem; position: relative; min-height: 1.5em; }
+  td[data-head]:first-child { font-weight: 600; }
+  td[data-head]::before { content: attr(data-head); position: absolute; left: 0; width: 7rem;
+    color: var(--muted); font-weight: 400; }
+  td.b { padding-top: .3rem; } td:empty { display: none; }
+}
 @media print { body { max-width: none; padding: 0; } h2, h3 { break-after: avoid; }
-  .wide { overflow: visible; } .wide > svg { min-width: 0; break-inside: avoid; }
+  .wide { overflow: visible; } .figure > svg { break-inside: avoid; }
   tr { break-inside: avoid; } }
 """
 )

@@ -48,9 +48,13 @@ def show_percent(value: object, digits: int = 1) -> str:
 
 def show_chance(permille: int | None) -> str:
     """Return a probability in whole permille as percent."""
-    return NOTHING if permille is None else f"{permille / 10:.1f}%"
+    if permille is None:
+        return NOTHING
+    # What rounds to an end of the scale is rarely there.
+    ends = {0: "<0.1%", 1_000: ">99.9%"}
+    return ends.get(permille, f"{permille / 10:.1f}%")
 
 
 def show_share(value: object) -> str:
-    """Return `91.2%` for 0.912."""
-    return show_percent(100 * value) if isinstance(value, int | float) else NOTHING
+    """Return `91.2%` for a probability of 0.912."""
+    return show_chance(round(1_000 * value)) if isinstance(value, int | float) else NOTHING

@@ -81,7 +81,7 @@ class PlanCheckers:
         self._demand(memory.proposal is None, "a second proposal is opened")
         self._demand(memory.revision is None, "proposed while a revision is not adopted")
         self._demand(all(it.holds for it in proposal.facts.proofs), "proposed against a proof")
-        if proposal.author == CONTROLLER:
+        if proposal.is_own:
             self._check_initiative(proposal, snapshot.now, memory)
 
     def _check_initiative(self, proposal: Proposal, now: Instant, memory: Memory) -> None:

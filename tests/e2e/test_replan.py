@@ -65,7 +65,9 @@ def test_late_run_is_shortened_with_consent_and_adopts_it_while_it_trains(ctl):
     assert before != after == revision["sha"]
     wait_for(lambda: not ctl.status()["controller"]["alive"], 20, "the end of the controller")
     assert "is finished" in ctl("replan", "probe", "--horizon", "80", code=1)
-    assert "originally 360" in ctl("replan", "probe")
+    told_late = ctl("replan", "probe", code=3)
+    assert "originally 360" in told_late
+    assert "TOO LATE: finished" in told_late
     assert "total_steps" in ctl("replan", "probe", "--diff", code=3)
     assert "chain and anchors" in ctl("log", "probe", "--verify")
     assert f"proposal {proposal['id']} approved by" in ctl("log", "probe")

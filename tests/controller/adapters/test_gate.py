@@ -127,6 +127,13 @@ def test_remains_of_a_killed_admission_test_are_ended_and_removed(tmp_path):
     assert list(tmp_path.iterdir()) == [own]
 
 
+def test_long_wait_for_the_first_step_is_said_again_and_again():
+    said = [gate.describe_wait(it) for it in (0.0, 9.9, 10.0, 19.9, 20.0)]
+    assert said[:2] == ["", ""]
+    assert said[2] == said[3] == " for 10 s; this may take a minute"
+    assert said[4] == " for 20 s; this may take a minute"
+
+
 def test_programs_go_from_an_admission_test_to_the_next_and_to_the_launch(tmp_path):
     given, runs = rundir.read_given(write_good(tmp_path)), tmp_path / "runs"
     made = runs / "place" / "probe" / wire.PROGRAMS_DIR

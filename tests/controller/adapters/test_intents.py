@@ -1,5 +1,7 @@
 """What the owner asked for, as files."""
 
+import os
+
 import pytest
 
 from contract.wire import INTENTS_DIR
@@ -51,3 +53,11 @@ def test_half_written_intent_is_not_seen(tmp_path):
     (tmp_path / INTENTS_DIR).mkdir()
     (tmp_path / INTENTS_DIR / ".a.json.1.tmp").write_bytes(b"{")
     assert IntentFiles(tmp_path).read([]) == []
+
+
+def test_directory_or_pipe_among_the_intents_holds_nobody_up(tmp_path):
+    drop_intent(tmp_path, an_intent("a"))
+    folder = tmp_path / INTENTS_DIR
+    (folder / "x.json").mkdir()
+    os.mkfifo(folder / "y.json")
+    assert [intent.nonce for intent in IntentFiles(tmp_path).read([])] == ["a"]

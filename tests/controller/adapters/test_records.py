@@ -62,3 +62,20 @@ def test_history_ends_with_its_last_rank_or_its_last_word(tmp_path):
     assert second.ended_wall_s == 13.0
     assert [record.phase for record in first.phases] == ["start", "step"]
     assert read_evals(tmp_path) == []
+
+
+def test_history_knows_the_processes_that_were_claimed(tmp_path):
+    for rank, pid in ((0, 70), (1, 71), (10, 80)):
+        process = wire.ProcessIdentity(pid=pid, start_ticks=1, boot_id="b")
+        claim = wire.Claim(
+            attempt=1, rank=rank, epoch=1, shim=process, process=process, wall_s=9.0 + rank
+        )
+        directory = tmp_path / wire.rank_dir(1, rank)
+        directory.mkdir(parents=True)
+        (directory / wire.CLAIM_FILE).write_text(claim.model_dump_json())
+    torn = tmp_path / wire.rank_dir(1, 2)
+    torn.mkdir()
+    (torn / wire.CLAIM_FILE).write_text("{")
+    [history] = read_histories(tmp_path)
+    assert history.pids == {0: 70, 1: 71, 10: 80}
+    assert history.launched_wall_s == 9.0

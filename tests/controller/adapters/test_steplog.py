@@ -187,3 +187,27 @@ def test_loss_that_is_no_number_is_no_record(run_dir):
     text = json.loads(a_record(1).model_dump_json()) | {"loss": "nope"}
     run_dir(1, a_record(0), tail=json.dumps(text) + "\n")
     assert StepLogs(run_dir.path).read(gang(1), "main", at(0)).completed_steps == 1
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("step_s", "NaN"),
+        ("step_s", "Infinity"),
+        ("step_s", "1e30"),
+        ("wall_s", "Infinity"),
+        ("wall_s", "-1"),
+        ("step", "-3"),
+        ("step", "1000000000"),
+        ("step", "1e400"),
+        ("loss", '"0x1p99999"'),
+        ("tags", "7"),
+    ],
+)
+def test_line_that_no_step_can_have_left_is_passed_over(run_dir, member, value):
+    line = json.loads(a_record(1).model_dump_json()) | {member: "MARK"}
+    run_dir(1, a_record(0), tail=json.dumps(line).replace('"MARK"', value) + "\n")
+    run_dir(1, a_record(1))
+    view = StepLogs(run_dir.path).read(gang(1), "main", at(0))
+    assert view.completed_steps == 2
+    assert view.pace.until_step == 2

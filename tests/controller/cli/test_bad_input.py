@@ -131,6 +131,25 @@ def test_advice_is_followed_by_no_further_refusal(old, new, words, folder, run_c
     assert words in err
 
 
+def test_dry_run_tells_what_may_be_given_up_and_what_calls_for_it(folder, run_ctl):
+    text = spoil(GOOD, "  faults:", f"{CONTINGENCY}  faults:")
+    (folder / "run.yaml").write_text(text)
+    code, out, err = run_ctl("ctl launch run.yaml --dry-run")
+    assert code == Code.DONE, err
+    (row,) = [line for line in out.splitlines() if line.startswith("contingency")]
+    for words in (
+        "P(on time) below 10% at 3 evaluations", "with 80%", "(floor 75%)", "first 25% (window)"
+    ):  # fmt: skip
+        assert words in row, words
+    (folder / "run.yaml").write_text(spoil(text, "mode: propose", 'mode: "off"'))
+    assert "off: the forecast is only reported" in run_ctl("ctl launch run.yaml --dry-run")[1]
+    (folder / "run.yaml").write_text(GOOD)
+    assert "contingency " not in run_ctl("ctl launch run.yaml --dry-run")[1]
+
+
+CONTINGENCY = "  deadline: {at: 2099-01-01T00:00:00Z}\n  contingency: {mode: propose}\n"
+
+
 def test_dry_run_refuses_built_in_text_that_the_launch_would_refuse(folder, run_ctl):
     text = spoil(
         GOOD, "{kind: files, paths: [text.txt], heldOutPercent: 20}", "{kind: python-stdlib}"

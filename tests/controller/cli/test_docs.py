@@ -76,3 +76,9 @@ def test_sample_drill_hits_after_a_checkpoint_and_before_the_end(path):
 def test_readme_names_the_command_that_the_gate_runs():
     assert "phase test\n" in (ROOT / ".ci" / "run").read_text()
     assert "make test" in (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("verb", ["gate", "replan"])
+def test_help_names_the_exit_codes(verb, run_ctl):
+    code, told, _ = run_ctl(f"ctl {verb} --help")
+    assert (code, "Exit codes: 0 " in told) == (0, True)

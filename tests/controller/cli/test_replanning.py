@@ -1,6 +1,7 @@
 """`ctl replan` in words and exit codes; whole lives are in tests/e2e/test_replan.py."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from controller.cli.logbook import describe_record
 from controller.cli.peek import Controller, View
 from controller.cli.proposals import describe_differences, describe_report
 from controller.cli.shape import is_status
-from controller.cli.wording import describe, describe_line, show_span
+from controller.cli.wording import chance_of, describe, describe_line, show_span
+from controller.core.proposal import Change
 from controller.core.status import build_status
 from tests.plan_runs import SLOW_STEP_S, a_dated_run, a_late_run
 
@@ -83,7 +85,7 @@ def test_proposal_is_shown_with_price_proofs_plans_and_what_to_type():
     proposal, text = run.memory.proposal, shown(run)
     for words in (
         f"{proposal.id} (horizon): end after", "by controller", "below 10% at 3 evaluations",
-        "finish before", "finish after", "lag then", "an even pace", "gives up", "loss cost",
+        "finish before", "finish after", "lag then", "the even pace", "gives up", "loss cost",
         "if the reducible part", "expires", "continuous", "equal at the fork",
         "learning_rate of the last step", "mixture",
         f"ctl replan sim --approve {proposal.id} or ctl replan sim --reject {proposal.id}",
@@ -96,7 +98,7 @@ def test_floor_proposal_names_the_shortfall():
     run = a_late_run(deadline_wall_ms=a_dated_run().now.wall_ms + 5_000_000)
     text = shown(run)
     assert "the target cannot be met by any horizon allowed" in text
-    assert "still misses the due instant by" in text
+    assert "still misses due by 1 h 27 min, the deadline by 1 h 27 min" in text
 
 
 def test_without_a_proposal_horizons_and_the_reason_for_silence_are_shown():
@@ -112,6 +114,86 @@ def test_without_a_proposal_horizons_and_the_reason_for_silence_are_shown():
     undated = a_dated_run(deadline_wall_ms=None, mode="off").training(100)
     assert "P50" in shown(undated)
     assert "target" not in shown(undated)
+
+
+def test_proposal_says_where_it_would_fork_now_and_how_long_its_owner_has():
+    run = a_late_run(reserve_ms=600_000)
+    first, last = run.memory.proposal.fork_first, run.memory.proposal.fork_last
+    assert f"earliest now: step {first}, at the latest step {last}" in shown(run)
+    run.training(30)
+    text = shown(run)
+    made = f"proofs below were made for step {first} and are run again at the real one"
+    assert f"earliest now: step {first + 30} ({made})" in text
+    proposal = a_view(run).status["proposal"]
+    # 14 s a step, from the fork that is possible now to the last one.
+    assert proposal["window_closes"] == run.now.wall_ms + (last - first - 30) * 14_000
+    assert proposal["expires"] < proposal["window_closes"]
+    assert "(in 16 min 20 s): it expires; " in text
+    assert f": step {last}, its last, is out of reach at the present pace" in text
+    assert "rejected it is closed" in text
+    assert "3 late evaluations in a row, or the last call, proposes anew" in text
+    (after,) = [line for line in text.splitlines() if line.startswith("finish after")]
+    assert "against due 2023-11-15 01:40:00 UTC, deadline 2023-11-15 01:50:00 UTC" in after
+    assert " tokens, 2" in text
+    assert "% of the horizon" in text
+
+
+def test_proposal_out_of_whose_window_the_run_gets_first_says_so():
+    text = shown(a_late_run().training(100, step_s=4))
+    assert text.index("its last, is out of reach") < text.index(": it expires")
+
+
+def test_execution_has_no_step_to_wait_for():
+    run = a_dated_run().training(60)
+    execution = run.plan.execution.model_copy(update={"waves": 2})
+    change = Change(kind="execution", execution=execution)
+    proposal = a_late_run().memory.proposal.model_copy(
+        update={"change": change, "author": "me", "at": run.now}
+    )
+    memory = run.memory.model_copy(update={"proposal": proposal})
+    view = a_view(run)
+    shown_one = replanning.describe_open(memory, replanning.read_pace(view), run.now)
+    assert shown_one["fork_now"] is shown_one["window_closes"] is None
+    text = describe_report({"run": "sim", "state": "training", "proposal": shown_one, "at": None})
+    assert re.search(r"takes effect +at a restart", text)
+    assert "proposes anew" not in text
+
+
+def test_lag_names_both_paces_and_a_change_of_pace_what_was_before():
+    run = a_late_run()
+    assert "steps slower than the even pace (12.00 s a step needed, 1" in shown(run.training(20))
+    early = a_dated_run().training(60)
+    won = "6 min 40 s ahead of the even pace: 0.0 s lost time, 6 min 40 s won by steps faster than"
+    assert won.replace("6 min 40", "2 min 0") in shown(early)
+    change = {"step": 70, "step_us": 391_000, "before_step": 60, "before_us": 26_250}
+    told = "since step 70 steps take 0.39 s, before 26.2 ms (as of step 60)"
+    assert told in describe(a_view(run, pace_change=change))
+    text = describe_report(replanning.make_report(a_view(run, pace_change=change), run.memory))
+    assert text.index("because") < text.index(told) < text.index("takes effect")
+    alone = a_view(run, pace_change=change | {"before_us": None})
+    assert "since step 70 steps take 0.39 s\n" in describe(alone)
+
+
+def test_rounded_chances_are_not_called_certain():
+    at = {"at": 5, "due": 9, "step": 1, "total_steps": 3}
+    assert [chance_of(at | {"on_time_permille": it}) for it in (0, 1, 999, 1_000)] == [
+        "<0.1%", "0.1%", "99.9%", ">99.9%",
+    ]  # fmt: skip
+    assert chance_of(at | {"on_time_permille": 0, "at": 9}) == "0%"
+    assert chance_of(at | {"on_time_permille": 1_000, "step": 3}) == "100%"
+
+
+def test_median_that_is_in_time_is_not_called_late():
+    run = a_dated_run(mode="off", target_percent=99).training(100, step_s=15.2)
+    assert "its median in time" in shown(run)
+
+
+def test_refused_wish_is_named():
+    run = a_dated_run().training(60)
+    run.asked("propose", change=Change(kind="horizon", total_steps=500))
+    run.settle()
+    told = run.memory.answers[-1].text
+    assert told.startswith('"end after 500 steps" cannot be: it fails floor: 500 steps')
 
 
 def test_report_is_json_and_says_the_same():

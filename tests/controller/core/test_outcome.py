@@ -52,7 +52,8 @@ def test_rates_are_compared_with_the_plan_step_by_step():
     summary = summary_of()
     before, after = (PLAN.values_at(step)["learning_rate"]["matrix"] for step in (FORK - 1, FORK))
     assert summary["lr_at_fork_before"] == before.hex()
-    assert summary["lr_at_fork_after"] == after.hex()
+    assert summary["lr_at_fork_after"] == summary["lr_at_fork_parent"] == after.hex()
+    assert (summary["lr_at_fork_before_step"], summary["lr_at_fork_after_step"]) == (FORK - 1, FORK)
     assert summary["final_lr_fraction"] == 0.05
     assert summary["final_lr_exact"] is True
     assert summary["lr_matches_plan"] == {
@@ -60,6 +61,96 @@ def test_rates_are_compared_with_the_plan_step_by_step():
         "mismatches": 0,
         "first_mismatch": None,
     }
+
+
+def test_rate_of_the_plan_before_is_its_own_and_not_the_log_s():
+    summary = make_summary(bend(told(a_shortened_run()).evidence, FORK, 2))
+    assert summary["lr_at_fork_parent"] == PLAN.values_at(FORK)["learning_rate"]["matrix"].hex()
+    assert summary["lr_at_fork_after"] != summary["lr_at_fork_parent"]
+
+
+def test_last_step_and_finish_are_two_instants():
+    summary = summary_of()
+    assert summary["last_step_ended_at"] == "2023-11-14T22:23:25.000+00:00"
+    assert summary["finished_at"] == "2023-11-14T22:23:30.000+00:00"
+
+
+def test_gang_that_went_over_by_itself_is_told_with_its_processes():
+    evidence = told(a_shortened_run()).evidence
+    first, second = evidence.histories
+    second = replace(second, pids={1: 8, 0: 7})
+    [revision] = make_summary(replace(evidence, histories=[first, second]))["revisions"]
+    assert revision["adopted_without_restart"] is True
+    assert (revision["attempt_before_fork"], revision["attempt_after_fork"]) == (2, 2)
+    assert revision["pids"] == [7, 8]
+    assert revision["compilations_after_fork"] == 0
+
+
+def test_revision_that_a_restart_brought_is_told_as_such():
+    evidence = told(a_shortened_run()).evidence
+    first, second = evidence.histories
+    cut = FORK - 30
+    left = replace(second, steps=second.steps[:cut])
+    third = replace(second, number=3, steps=second.steps[cut:])
+    [revision] = make_summary(replace(evidence, histories=[first, left, third]))["revisions"]
+    assert revision["adopted_without_restart"] is False
+    assert (revision["attempt_before_fork"], revision["attempt_after_fork"]) == (2, 3)
+
+
+def test_gang_started_under_the_revision_ahead_of_its_fork_did_not_go_over():
+    evidence = told(a_shortened_run()).evidence
+    first, second = evidence.histories
+    sha = second.steps[-1].plan_sha
+    held = [it.model_copy(update={"plan_sha": sha}) for it in second.steps]
+    changed = replace(evidence, histories=[first, replace(second, steps=held)])
+    [revision] = make_summary(changed)["revisions"]
+    assert revision["adopted_without_restart"] is False
+
+
+def test_what_was_compiled_after_the_fork_is_counted():
+    evidence = told(a_shortened_run()).evidence
+    first, second = evidence.histories
+    tagged = [
+        it.model_copy(update={"tags": ["compile"]}) if it.step in (50, FORK, 200) else it
+        for it in second.steps
+    ]
+    changed = replace(evidence, histories=[first, replace(second, steps=tagged)])
+    [revision] = make_summary(changed)["revisions"]
+    assert revision["compilations_after_fork"] == 2
+
+
+def test_revision_without_a_step_under_it_says_nothing_of_its_adoption():
+    scroll, proposal = until_proposed()
+    scroll.approve(proposal, 127).publish(proposal, 127.5)
+    [revision] = summary_of(scroll, last=82)["revisions"]
+    nothing = (
+        "adopted_without_restart", "attempt_before_fork", "attempt_after_fork", "pids",
+        "compilations_after_fork",
+    )  # fmt: skip
+    assert {name: revision[name] for name in nothing} == dict.fromkeys(nothing)
+
+
+def test_moved_deadline_is_told_with_who_and_when():
+    scroll, _ = until_proposed()
+    scroll.move_deadline(130, 700).move_deadline(131, 700)
+    [move] = summary_of(scroll, last=82)["deadline_moves"]
+    assert move == {
+        "at": "2023-11-14T22:15:30.000+00:00",
+        "by": "ada",
+        "deadline": "2023-11-14T22:25:00.000+00:00",
+        "due": "2023-11-14T22:24:50.000+00:00",
+    }
+
+
+def test_deadline_of_an_edited_run_file_is_taken_once_by_nobody():
+    scroll, _ = until_proposed()
+    terms = scroll.memory.policy.terms
+    later = terms.model_copy(update={"deadline_wall_ms": terms.deadline_wall_ms + 60_000})
+    scroll.begin_anew(130, later).begin_anew(140, later.model_copy(update={"mode": "auto"}))
+    deadlines = read_chronicle(scroll.book.records).deadlines
+    assert [it.by for it in deadlines] == [None, None]
+    assert deadlines[1].deadline_wall_ms == later.deadline_wall_ms
+    assert deadlines[1].at.wall_ms - deadlines[0].at.wall_ms == 130_000
 
 
 def bend(evidence, step, by):
@@ -107,10 +198,11 @@ def test_what_does_not_apply_is_null():
         "fork_step", "attempts_at_adoption", "deadline", "due", "finished_at", "on_time",
         "p_on_time_before", "p_on_time_after", "counterfactual_finish",
         "counterfactual_miss_seconds", "counterfactual_miss_percent", "lr_at_fork_before",
-        "lr_at_fork_after", "final_lr_fraction", "final_lr_exact",
+        "lr_at_fork_after", "final_lr_fraction", "final_lr_exact", "lr_at_fork_parent",
+        "lr_at_fork_before_step", "lr_at_fork_after_step", "last_step_ended_at",
     )  # fmt: skip
     assert {name: summary[name] for name in nothing} == dict.fromkeys(nothing)
-    assert summary["proposals"] == summary["revisions"] == []
+    assert summary["proposals"] == summary["revisions"] == summary["deadline_moves"] == []
     assert (summary["evaluations"], summary["late_evaluations"]) == (0, 0)
     assert summary["original_steps"] == summary["final_steps"] == STEPS
 
@@ -179,6 +271,7 @@ def test_floor_proposal_says_so():
 def test_every_member_is_documented():
     page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
     summary = summary_of()
-    parts = [summary["revisions"][0], summary["proposals"][0], summary["lr_matches_plan"]]
+    moves = summary_of(until_proposed()[0].move_deadline(130, 700), last=82)["deadline_moves"]
+    parts = [summary["revisions"][0], summary["proposals"][0], summary["lr_matches_plan"], *moves]
     for name in [*summary, *(name for part in parts for name in part)]:
         assert f"`{name}`" in page, name

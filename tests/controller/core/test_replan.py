@@ -310,7 +310,7 @@ def test_no_proposal_in_the_cool_down_and_none_beyond_the_allowed_number():
     run.settle()
     assert "evaluate" in run.train_and_pass(60, step_s=40)
     assert run.memory.proposal is None
-    assert "1 revisions of the horizon were adopted" in explain_silence(run.snapshot(), run.memory)
+    assert "1 revision of the horizon was adopted" in explain_silence(run.snapshot(), run.memory)
 
 
 def test_cool_down_counts_from_the_adoption():
@@ -418,3 +418,25 @@ def test_wish_while_the_gang_starts_waits_and_one_at_rest_is_refused():
     run.training(50)
     run.settle()
     assert run.memory.answers[-1].accepted
+
+
+def test_owner_who_is_called_controller_gets_no_consent_by_mode():
+    run = a_dated_run(mode="auto")
+    run.train_and_pass(60)
+    run.asked("propose", nonce="p", change=Change(kind="horizon", total_steps=800))
+    [intent] = run.seen["intents"]
+    run.seeing(intents=[intent.model_copy(update={"user": "controller"})])
+    run.pass_once()
+    run.seeing(intents=[])
+    run.settle()
+    assert not open_proposal(run).is_own
+    assert run.memory.approval is None
+
+
+def test_chance_is_certain_once_the_due_instant_passed():
+    run = a_dated_run(deadline_wall_ms=a_dated_run().now.wall_ms + 400_000)
+    assert run.memory.evaluation is None
+    run.train_and_pass(20)
+    assert run.memory.evaluation.reason == "P(on time) <0.1%"
+    run.train_and_pass(60)
+    assert run.memory.evaluation.reason == "P(on time) 0%"

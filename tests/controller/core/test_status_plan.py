@@ -4,7 +4,7 @@ import json
 
 from controller.core.proposal import Change
 from controller.core.status import build_status
-from controller.core.status_plan import RECENT_CLOSED, describe_plan_track
+from controller.core.status_plan import RECENT_CLOSED, describe_change, describe_plan_track
 from tests.plan_runs import EVERY_MS, STEPS, a_dated_run, a_late_run
 
 
@@ -71,6 +71,36 @@ def test_speed_of_the_last_evaluation_does_not_outlive_a_change():
         update={"evaluation": evaluation.model_copy(update={"pace": before})}
     )
     assert describe_plan_track(memory, run.snapshot())["pace"]["step_us"] == 30_000_000
+
+
+def test_change_of_pace_is_told_with_what_an_evaluation_found_before_it():
+    run = a_dated_run()
+    assert status_of(run)["pace_change"] is None
+    run.train_and_pass(100)
+    pace = run.snapshot().progress.pace
+    evaluations = (run.memory.first_evaluation, run.memory.evaluation)
+    first, newest = (it.pace.until_step for it in evaluations)
+    assert first < newest
+    for changed, known in ((first, first), (newest, newest), (first - 1, None)):
+        changed_pace = pace.model_copy(update={"changed_step": changed, "step_us": 5})
+        assert describe_change(run.memory, changed_pace) == {
+            "step": changed,
+            "step_us": 5,
+            "before_step": known,
+            "before_us": known and 10_000_000,
+        }
+
+
+def test_lag_holds_the_even_pace_and_the_measured_one():
+    run = a_dated_run().training(100, step_s=13)
+    lag = status_of(run)["forecast"]["lag"]
+    assert (lag["even_us"], lag["mean_us"]) == (12_000_000, 13_000_000)
+
+
+def test_completed_run_is_not_silent_for_a_reason():
+    run = a_dated_run().training(50)
+    over = run.memory.model_copy(update={"rest": "completed"})
+    assert describe_plan_track(over, run.snapshot())["silence"] is None
 
 
 def test_open_proposal_is_told_whole_until_it_is_a_revision_and_adopted():

@@ -174,8 +174,30 @@ def test_damaged_checkpoints_are_told():
     before = evidence(a_run())
     notes = [("quarantine", "quarantined: main/20 (digest)", instant(1))]
     memory = before.memory.model_copy(update={"notes": notes})
-    assert make_summary(before)["quarantined"] == ""
-    assert make_summary(replace(before, memory=memory))["quarantined"] == "main/20 (digest)"
+    assert make_summary(before)["quarantined"] == []
+    assert make_summary(replace(before, memory=memory))["quarantined"] == [
+        {"line": "main", "step": 20, "reason": "digest"}
+    ]
+
+
+def test_reasons_of_damage_may_hold_commas_and_brackets():
+    told = "quarantined: main/20 (2 files differ (a, b), one is gone), main-2/30 (a bit)"
+    memory = evidence(a_run()).memory.model_copy(
+        update={"notes": [("quarantine", told, instant(1))]}
+    )
+    found = make_summary(evidence(a_run(), memory=memory))["quarantined"]
+    assert [(it["line"], it["step"], it["reason"]) for it in found] == [
+        ("main", 20, "2 files differ (a, b), one is gone"),
+        ("main-2", 30, "a bit"),
+    ]
+
+
+def test_note_of_another_form_is_told_as_it_is():
+    memory = evidence(a_run()).memory.model_copy(
+        update={"notes": [("quarantine", "quarantined: two of them", instant(1))]}
+    )
+    found = make_summary(evidence(a_run(), memory=memory))["quarantined"]
+    assert found == [{"line": None, "step": None, "reason": "two of them"}]
 
 
 def test_unfinished_run_has_no_final_fraction():

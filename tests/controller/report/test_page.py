@@ -17,6 +17,7 @@ from tests.chronicles import (
     Scroll,
     Told,
     a_shortened_run,
+    an_evaluation,
     told,
     until_proposed,
 )
@@ -84,8 +85,81 @@ def test_page_fits_a_phone_and_light_and_dark(page):
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
     assert "prefers-color-scheme: dark" in page
     sized = [it for tag, it in Reader(page).elements if tag == "svg"]
-    assert len(sized) == 2
+    assert len(sized) == 4
     assert all("viewbox" in it and "width" not in it for it in sized)
+
+
+def test_each_figure_has_a_form_for_phones_that_needs_no_scrolling(page):
+    forms = re.findall(r'<div class="figure (\w+)"><svg viewBox="0 0 (\S+)', page)
+    assert [name for name, _ in forms] == ["desk", "phone"] * 2
+    assert [float(width) for _, width in forms] == pytest.approx([446.4, 237.6] * 2)
+    [small] = re.findall(r"@media screen and \(max-width: 600px\) \{(.*?)\n\}", page, re.S)
+    assert ".desk { display: none; } .phone { display: block; }" in small
+    assert ".phone { display: none; }" in page.replace(small, "")
+    assert "min-width: 29rem" not in page
+
+
+def test_cells_of_a_card_know_the_heads_of_their_columns(page):
+    [row] = re.findall(r"<tr>[^\n]*rank 1 ended first[^\n]*</tr>", page)
+    assert re.findall('data-head="([^"]*)"', row) == [
+        "incident", "ended", "cause", "rank", "step", "noticed in", "cost", "tokens again",
+        "evidence",
+    ]  # fmt: skip
+
+
+def figures_of(page):
+    return re.findall(r'<div class="figure \w+">(<svg.*?</svg>)</div>', page, re.S)
+
+
+def test_axis_of_the_finish_has_its_unit_and_what_came_is_two_instants(page):
+    for figure in figures_of(page)[:2]:
+        assert "finish, minutes since launch" in figure
+        assert "end of the last step" in figure
+        assert ">finish<" in figure
+        assert ">deadline moved<" not in figure
+
+
+def test_page_says_what_is_forecast_and_what_the_reserve_is_for(page):
+    assert "of the end of the last step" in page
+    assert "what the reserve of 10.0 s between due and deadline is for, and took 5.0 s." in page
+
+
+def test_moved_deadline_is_drawn_marked_and_listed():
+    page = write_page(told(until_proposed()[0].move_deadline(130, 700), last=86).evidence)
+    for figure in figures_of(page)[:2]:
+        assert ">deadline moved<" in figure
+    [section] = re.findall(r"<h2>Deadline moved</h2>(.*?)</section>", page, re.S)
+    assert "2023-11-14 22:15:30 UTC" in section
+    assert ">ada</td>" in section
+    for second in ("22:24:00", "22:23:50", "22:25:00", "22:24:50"):
+        assert f"2023-11-14 {second} UTC" in section
+
+
+def test_band_that_is_far_wider_than_all_others_is_cut_and_said_to_be():
+    scroll, _ = until_proposed()
+    wide = an_evaluation(128, 81, 2.0, 21)
+    far = wide.forecast.model_copy(update={"p90_wall_ms": wide.forecast.p90_wall_ms + 10**7})
+    scroll.decide(128, wide.model_copy(update={"forecast": far}))
+    whole, cut = (write_page(told(it, last=82).evidence) for it in (until_proposed()[0], scroll))
+    assert "goes on beyond" not in whole
+    assert "goes on beyond" in cut
+
+
+def test_page_tells_how_the_gang_came_over_the_fork(page):
+    assert '<span class="good">without a restart</span>' in page
+    assert "attempt 2 before and after the fork; steps compiled for after the fork: 0" in page
+    assert "step 90, the fork: 0.002362689" in page
+    assert "would have given it the same to the bit" in page
+
+
+def test_lag_is_told_in_lost_time_and_steps_against_the_even_pace(page):
+    said = "39.0 s behind: 21.0 s lost time, 18.0 s lost by steps slower than the even pace"
+    assert said in page
+
+
+def test_bars_have_the_room_that_the_table_leaves(page):
+    assert re.findall(r'<td class="b"><div class="bar" style="width: [\d.]+%">', page)
+    assert "td.b { width: 60%;" in page
 
 
 def test_page_tells_incidents_proposals_proofs_and_plans():
@@ -96,7 +170,7 @@ def test_page_tells_incidents_proposals_proofs_and_plans():
     assert incident.evidence in page
     assert story.proposal.id in page
     for proof in story.proposal.facts.proofs:
-        assert f"<td>{proof.name.replace('_', ' ')}</td>" in page
+        assert f">{proof.name.replace('_', ' ')}</td>" in page
     for plan in evidence.memory.chain:
         assert plan.sha[:12] in page
     assert f"{SHORTER} of {SHORTER} ({STEPS} at launch)" in page

@@ -28,6 +28,29 @@ def test_times_are_seconds_since_launch(times):
     assert times.end_s == COMPLETED_S
 
 
+def test_last_step_and_finish_are_two_instants(times):
+    assert (times.last_step_s, times.finish_s) == (605.0, COMPLETED_S)
+
+
+def test_deadline_that_stayed_is_one_term(times):
+    [term] = times.terms
+    assert (term.from_s, term.to_s) == (0.0, COMPLETED_S)
+    assert (term.deadline_s, term.due_s) == (DEADLINE_S, DUE_S)
+
+
+def test_moved_deadline_is_a_term_of_its_own_and_marked():
+    scroll = until_proposed()[0].move_deadline(130, 700)
+    scene = set_time_scene(told(scroll, last=86).evidence)
+    assert [(it.from_s, it.to_s, it.deadline_s, it.due_s) for it in scene.terms] == [
+        (0.0, 130.0, DEADLINE_S, DUE_S),
+        (130.0, 137.0, 700.0, 690.0),
+    ]
+    assert (scene.deadline_s, scene.due_s) == (700.0, 690.0)
+    assert [(it.at_s, it.label) for it in scene.marks if it.kind == "deadline"] == [
+        (130.0, "deadline moved")
+    ]
+
+
 def test_incident_and_revision_are_marked_when_they_happened(times):
     assert [(it.kind, it.at_s) for it in times.marks] == [
         ("incident", KILLED_S),

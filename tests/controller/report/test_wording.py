@@ -2,7 +2,14 @@
 
 import pytest
 
-from controller.report.wording import show_duration, show_instant, show_iso, show_number
+from controller.report.wording import (
+    show_chance,
+    show_duration,
+    show_instant,
+    show_iso,
+    show_number,
+    show_share,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,3 +41,10 @@ def test_instants_are_in_utc_whatever_they_were_written_in():
 
 def test_wide_numbers_have_separators():
     assert show_number(18_005_000_000_000) == "18,005,000,000,000"
+
+
+def test_chances_at_the_ends_are_not_told_as_certain():
+    assert [show_chance(it) for it in (None, 0, 1, 999, 1_000)] == [
+        "-", "<0.1%", "0.1%", "99.9%", ">99.9%",
+    ]  # fmt: skip
+    assert [show_share(it) for it in (None, 0.0, 0.912)] == ["-", "<0.1%", "91.2%"]
