@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
+from pydantic.alias_generators import to_camel
+
 from contract import wire
 from contract.config import TrainerConfig
 from contract.exits import CASCADE, describe_exit
@@ -31,6 +33,7 @@ from controller.core.gate import Evidence, Peak
 from controller.core.launched import GivenFile, LaunchedRun
 from controller.core.planning import make_config, make_genesis
 from controller.core.snapshot import GangView, RankView
+from controller.core.spec import Faults
 from controller.ports import Unavailable
 
 ATTEMPT = 1
@@ -170,10 +173,7 @@ class _Gang:
 
     def _await_steps(self, steps: int, tell: Tell) -> Sequence[StepRecord]:
         """Return the first `steps` records; raises Unavailable when they do not come."""
-        limits = self._run.run_file.spec.faults.deadlines.by_phase()
-        margin_ms = self._run.run_file.spec.faults.margin
-        patience_s = (sum(limits[phase] for phase in BEFORE_STEPS) + margin_ms) / 1000
-        deadline, seen, said = time.monotonic() + patience_s, 0, ""
+        watch, seen, said = _Watch(self._run.run_file.spec.faults), 0, ""
         while True:
             # The ranks first: one that ends after its last step was logged did get there.
             is_over = any(not view.alive and view.claimed for view in self._observe().ranks)
@@ -182,15 +182,19 @@ class _Gang:
                 return records[:steps]
             if is_over:
                 raise Unavailable(self._explain_end(len(records)))
-            if len(records) > seen:
-                seen = len(records)
-                patience_s = (limits[wire.Phase.STEP] + margin_ms) / 1000
-                deadline = time.monotonic() + patience_s
+            seen = len(records)
+            watch.see(self._find_phases(), seen)
             doing = f"{self._describe_progress(seen, steps)}{self._describe_wait(seen)}"
             said = _tell_news(tell, said, doing)
-            if time.monotonic() > deadline:
-                raise Unavailable(self._explain_silence(patience_s, seen))
+            if (silence := watch.explain_silence()) is not None:
+                raise Unavailable(silence)
             time.sleep(POLL_S)
+
+    def _find_phases(self) -> list[wire.Phase]:
+        """Return each rank's phase; one that left no word of it is still to start."""
+        logs = (self._rank_dir(it) / wire.PHASES_FILE for it in range(self._config.mesh.ranks))
+        found = [read_lines(path, PhaseRecord) for path in logs]
+        return [records[-1].phase if records else wire.Phase.START for records in found]
 
     @property
     def _steps_file(self) -> Path:
@@ -234,10 +238,6 @@ class _Gang:
 
     # Explaining.
 
-    def _explain_silence(self, patience_s: float, seen: int) -> str:
-        doing = self._describe_progress(seen, seen)
-        return f"no step for {patience_s:.0f} s ({doing}): the gang did not get there"
-
     def _explain_end(self, seen: int) -> str:
         """Return which rank ended first, how, and its last words."""
         deadline = time.monotonic() + CASCADE_S
@@ -257,6 +257,36 @@ class _Gang:
             return ""
         lines = [line.strip() for line in data.decode(errors="replace").splitlines()]
         return next((line for line in reversed(lines) if line), "")
+
+
+class _Watch:
+    """Judges whether the gang still gets on: each phase has its own deadline, and the margin."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._limits_ms, self._margin_ms = faults.deadlines.by_phase(), faults.margin
+        self._phase, self._seen = wire.Phase.START, 0
+        self._since_s = time.monotonic()
+
+    def see(self, phases: Sequence[wire.Phase], steps: int) -> None:
+        """Take what the ranks do now, one phase each, and how many steps were made."""
+        # Ranks wait for the last of them: the gang is where that one is.
+        early = [] if steps else [phase for phase in phases if phase in BEFORE_STEPS]
+        phase = min(early, key=BEFORE_STEPS.index, default=wire.Phase.STEP)
+        if phase != self._phase or steps > self._seen:
+            self._since_s = time.monotonic()
+        self._phase, self._seen = phase, steps
+
+    def explain_silence(self) -> str | None:
+        """Return which deadline passed, None while none did."""
+        limit_ms = self._limits_ms[self._phase]
+        if time.monotonic() - self._since_s <= (limit_ms + self._margin_ms) / 1000:
+            return None
+        field = f"spec.faults.deadlines.{to_camel(self._phase)}"
+        limits = (
+            f"{field} is {limit_ms / 1000:g} s, spec.faults.margin {self._margin_ms / 1000:g} s"
+        )
+        where = f"{self._seen} steps were made" if self._seen else "no step was made"
+        return f"the gang hangs in phase {self._phase}: {limits}; {where}"
 
 
 def _blame(view: RankView) -> tuple[bool, int, int]:

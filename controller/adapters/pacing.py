@@ -374,5 +374,7 @@ def _take_lock(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         os.close(descriptor)
-        raise Refused("another drill paces this run") from error
+        name = path.parent.name
+        again = f"end it with Ctrl-C there, then: ctl drill {name} pace --step-s SECONDS"
+        raise Refused(f"another drill paces {name} already, of another command: {again}") from error
     return descriptor

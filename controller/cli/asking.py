@@ -1,6 +1,5 @@
 """`ctl suspend`, `resume`, `stop`: leave a wish, see to it that somebody hears it, wait."""
 
-import getpass
 import secrets
 import time
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from controller.cli import deps, output
 from controller.cli.codes import Code
 from controller.cli.orders import Wish
 from controller.cli.peek import View, look
+from controller.cli.people import name_user
 from controller.cli.wording import describe_line, list_of, members_of
 from controller.core.launched import LaunchedRun
 from controller.core.lines import REFUSAL, list_sources
@@ -97,7 +97,7 @@ def _make_intent(run: LaunchedRun, memory: Memory | None, wish: Wish) -> OwnerIn
         verb=wish.verb if wish.from_step is None else "resume_from",
         line=line,
         step=wish.from_step,
-        user=getpass.getuser(),
+        user=name_user(),
         wall_ms=time.time_ns() // 1_000_000,
     )
 

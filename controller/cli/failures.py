@@ -22,6 +22,7 @@ CODES = {
     "Unavailable": Code.FAILED,
     "Damaged": Code.FAILED,
     "PortError": Code.FAILED,
+    "Unwritable": Code.FAILED,
 }
 
 

@@ -1,6 +1,5 @@
 """`ctl launch`: check everything, then make the run's directory, then start its controller."""
 
-import getpass
 import secrets
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from controller.cli.attaching import attach
 from controller.cli.codes import Code
 from controller.cli.orders import LaunchOrder
 from controller.cli.peek import View, look
+from controller.cli.people import name_user
 from controller.cli.wording import list_of, show_instant, show_span
 from controller.core.chance import count_of
 from controller.core.changes import Change, compare_run_files
@@ -136,7 +136,7 @@ def _amend(run: LaunchedRun) -> None:
         nonce=secrets.token_hex(8),
         verb="amend",
         terms=deps.policy_of(run).terms,
-        user=getpass.getuser(),
+        user=name_user(),
         wall_ms=time.time_ns() // 1_000_000,
     )
     deps.drop_intent(run.directory, intent)

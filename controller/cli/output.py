@@ -1,12 +1,20 @@
 """The only printer: data to stdout, talk to stderr."""
 
+import contextlib
+import errno
 import json
+import os
 import sys
 from collections.abc import Iterable
+from typing import TextIO
 
 CLEAR = "\x1b[H\x1b[J"
 LAYOUT = "\t\n"
 CONTROLS = dict.fromkeys(code for code in (*range(32), *range(127, 160)) if chr(code) not in LAYOUT)
+
+
+class Unwritable(Exception):
+    """The data could not be printed: the command failed, whatever it found."""
 
 
 def clean(text: str) -> str:
@@ -19,14 +27,40 @@ def clean(text: str) -> str:
 
 def emit(text: str) -> None:
     """Print data."""
-    sys.stdout.write(f"{clean(text)}\n")
-    sys.stdout.flush()
+    _print(f"{clean(text)}\n")
 
 
 def tell(text: str) -> None:
-    """Say something to the person at the terminal."""
-    sys.stderr.write(f"{clean(text)}\n")
-    sys.stderr.flush()
+    """Say something to the person at the terminal; where none listens, what is done goes on."""
+    try:
+        _write(sys.stderr, f"{clean(text)}\n")
+    except OSError:
+        _give_up(sys.stderr)
+
+
+def _print(text: str) -> None:
+    """Write data; raises Unwritable, or a broken pipe's own error, which ends `ctl` quietly."""
+    try:
+        _write(sys.stdout, text)
+    except OSError as error:
+        _give_up(sys.stdout)
+        if error.errno == errno.EPIPE:
+            raise
+        raise Unwritable(f"cannot write the output: {error.strerror}") from error
+
+
+def _write(stream: TextIO, text: str) -> None:
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
+
+
+def _give_up(stream: TextIO) -> None:
+    """Let what waits in the stream's buffer go nowhere: Python writes it once more when it ends."""
+    with contextlib.suppress(OSError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def emit_json(value: object) -> None:
@@ -50,8 +84,7 @@ def align(rows: list[tuple[str, ...]]) -> list[str]:
 
 def redraw(text: str) -> None:
     """Replace what stands on the terminal."""
-    sys.stdout.write(f"{CLEAR}{clean(text)}\n")
-    sys.stdout.flush()
+    _print(f"{CLEAR}{clean(text)}\n")
 
 
 def is_terminal() -> bool:

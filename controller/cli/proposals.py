@@ -6,6 +6,7 @@ from typing import cast
 from controller.cli.output import align
 from controller.cli.wording import (
     MISSING,
+    PENDING,
     chance_of,
     describe_change,
     describe_consent,
@@ -94,7 +95,10 @@ def _describe_revision(revision: Members) -> str:
     if not revision:
         return ""
     fork, sha = show_count(revision.get("fork_step")), str(revision["sha"])[:12]
-    when = f"takes effect at step {fork}: {describe_wait(revision)}"
+    wait = describe_wait(revision)
+    when = (
+        f"from step {fork}: {wait}" if wait == PENDING else f"takes effect at step {fork}: {wait}"
+    )
     return f"{sha} ({revision['kind']}) {when}{describe_consent(revision)}"
 
 

@@ -1,6 +1,5 @@
 """`ctl replan`: is the run on time, what is proposed, what would help; the owner's word on it."""
 
-import getpass
 import re
 import secrets
 import time
@@ -15,6 +14,7 @@ from controller.cli import deps, output
 from controller.cli.codes import Code
 from controller.cli.orders import ReplanOrder
 from controller.cli.peek import View, look, read_summary
+from controller.cli.people import name_user
 from controller.cli.proposals import describe_differences, describe_report
 from controller.cli.wording import (
     describe_finish,
@@ -53,6 +53,7 @@ ID = re.compile(rf"[0-9a-f]{{{ID_CHARS}}}")
 POLL_S = 0.1
 JUDGE_EVERY_S = 1.0
 MAX_STARTS = 3
+MAX_FILE_BYTES = 1 << 20
 
 Answer = TypeVar("Answer")
 Report = dict[str, object]
@@ -111,7 +112,9 @@ def _show(order: ReplanOrder) -> int:
     else:
         output.emit(describe_report(report))
     if view.is_blind:
-        output.tell(f"nobody steers it: this is as of its last status. Next: ctl resume {run.name}")
+        adopt = "" if view.copy_of is None else " --adopt-copy"
+        again = f"Next: ctl resume {view.name}{adopt}"
+        output.tell(f"nobody steers it: this is as of its last status. {again}")
     return code_of(view, memory)
 
 
@@ -171,19 +174,27 @@ def make_report(view: View, memory: Memory) -> Report:
     is_over = is_finished(view)
     return {
         "format": 1,
-        "run": memory.policy.run_name,
+        "run": view.name,
         "state": view.state,
         "at": status.get("at"),
         "plan": _describe_plan(status, memory),
         "finish": describe_finish(read_summary(view.directory)) or None if is_over else None,
         **{name: status.get(name) for name in SHARED},
+        "revision": _describe_revision(view),
         "proposal": describe_open(memory, pace, _instant_of(view)),
         "differences": list_differences(pair) if pair else None,
         "what_ifs": [_show_what_if(it) for it in prospect.what_ifs] if prospect else None,
         "horizon": _describe_target(prospect),
         "advice": _advise(memory, prospect) if prospect else None,
-        "next": _list_next(memory),
+        "next": _list_next(view, memory),
     }
+
+
+def _describe_revision(view: View) -> Report | None:
+    """Return the published revision; how far it is holds only while somebody steers the run."""
+    revision = members_of(view.status or {}, "revision")
+    is_moving = view.controller.is_alive and not view.is_at_rest
+    return {**revision, **({} if is_moving else {"steps_to_go": None})} if revision else None
 
 
 def _describe_plan(status: Mapping[str, object], memory: Memory) -> Report:
@@ -231,12 +242,21 @@ def _advise(memory: Memory, prospect: Prospect) -> str | None:
     return f"none allowed meets {target}; {size} has {chance}, its median {median}{closed}"
 
 
-def _list_next(memory: Memory) -> list[str]:
-    proposal, name = memory.proposal, memory.policy.run_name
-    if proposal is None or memory.approval is not None:
+def _list_next(view: View, memory: Memory) -> list[str]:
+    """Return what to type about the open proposal; a copy must become the run first."""
+    proposal = memory.proposal
+    if proposal is None or is_finished(view):
         return []
-    verbs = (f"ctl replan {name} --{verb} {proposal.id}" for verb in ("approve", "reject"))
-    return [f"Next: {' or '.join(verbs)}"]
+    if view.copy_of is not None:
+        return [f"Next: ctl resume {view.name} --adopt-copy"]
+    approve, reject = (
+        f"ctl replan {view.name} --{verb} {proposal.id}" for verb in ("approve", "reject")
+    )
+    if memory.approval is None:
+        return [f"Next: {approve} or {reject}"]
+    if not view.is_at_rest:
+        return []
+    return [f"approved: it is carried out once the run trains again. {_advise_rest(view)}"]
 
 
 # --- differences ---
@@ -277,7 +297,8 @@ def _show_difference(found: Difference) -> Report:
 def _ask(order: ReplanOrder) -> int:
     run = deps.find_run(order.runs_dir, order.name)
     intent, view = _make_intent(order, run), look(run.directory)
-    if view.is_at_rest and not view.controller.is_alive:
+    is_over = view.is_at_rest and not view.controller.is_alive
+    if is_over and not _is_answered_at_rest(intent, view):
         return _conclude(order, run, _refuse_at_rest(view), Code.FAILED)
     deps.drop_intent(run.directory, intent)
     if not view.controller.is_alive:
@@ -285,11 +306,13 @@ def _ask(order: ReplanOrder) -> int:
     if not order.wait:
         if order.form == "json":
             output.emit_json({"asked": intent.model_dump(mode="json", exclude_none=True)})
-        output.tell(f"asked to {intent.verb}. Next: ctl replan {run.name}")
+        output.tell(f"asked to {intent.verb}. Next: ctl replan {run.directory.name}")
         return Code.DONE
-    answer = _wait_for(run, _AnswerTo(run, intent.nonce).find)
+    find = _AnswerTo(run, intent.nonce).find
+    answer = _wait_for(run, find, lambda it: _refuse_silence(intent, it))
     if not answer["accepted"]:
-        return _conclude(order, run, str(answer["text"]), Code.FAILED)
+        text = _explain_refusal(deps.read_memory(run), intent, str(answer["text"]))
+        return _conclude(order, run, text, Code.FAILED)
     if intent.verb == "propose":
         return _conclude_proposal(order, run, str(answer["text"]))
     if intent.verb == "reject":
@@ -309,13 +332,40 @@ def _conclude_proposal(order: ReplanOrder, run: LaunchedRun, text: str) -> int:
     return code
 
 
+def _is_answered_at_rest(intent: OwnerIntent, view: View) -> bool:
+    """Return whether a controller that finds the run at rest has an answer.
+
+    Only a run that trains has a step for a proposal; consent needs none.
+    """
+    return intent.verb != "propose" and not is_finished(view)
+
+
+def _refuse_silence(intent: OwnerIntent, view: View) -> None:
+    """Raise Unavailable where no answer will come from a run at rest."""
+    if not _is_answered_at_rest(intent, view):
+        raise Unavailable(f"unanswered: {_refuse_at_rest(view)}")
+
+
 def _refuse_at_rest(view: View) -> str:
-    words = {
-        "completed": f"is finished; there is nothing to replan. Next: ctl log {view.name}",
-        "halted": f"is halted: it must train first. Next: ctl log {view.name}, then: ctl resume",
-    }
-    other = f"is {view.state}: it must train first. Next: ctl resume {view.name}"
-    return f"{view.name} {words.get(view.state, other)}"
+    if is_finished(view):
+        return f"{view.name} is finished; there is nothing to replan. Next: ctl log {view.name}"
+    return f"{view.name} is {view.state}: it must train first. {_advise_rest(view)}"
+
+
+def _advise_rest(view: View) -> str:
+    """Return what makes a run train again that is at rest and not finished."""
+    first = f"ctl log {view.name}, then: " if view.state == "halted" else ""
+    return f"Next: {first}ctl resume {view.name}"
+
+
+def _explain_refusal(memory: Memory | None, intent: OwnerIntent, text: str) -> str:
+    """Return why a word on a proposal came too late, where it is known what became of that one."""
+    known = memory.closed if memory is not None else []
+    closed = next((it for it in known if it.id == intent.proposal), None)
+    if closed is None:
+        return text
+    by = f" by {closed.by}" if closed.by else ""
+    return f"proposal {closed.id} is not open: it was {closed.outcome}{by} ({closed.reason})"
 
 
 def _make_intent(order: ReplanOrder, run: LaunchedRun) -> OwnerIntent:
@@ -325,7 +375,7 @@ def _make_intent(order: ReplanOrder, run: LaunchedRun) -> OwnerIntent:
         verb="approve" if order.approve else "reject" if order.reject else "propose",
         proposal=proposal,
         change=None if proposal else _make_change(order, run),
-        user=getpass.getuser(),
+        user=name_user(),
         wall_ms=time.time_ns() // 1_000_000,
     )
 
@@ -336,44 +386,60 @@ def _make_change(order: ReplanOrder, run: LaunchedRun) -> Change:
         steps = -(-order.horizon * run.run_file.spec.total_steps // PERCENT)
         return Change(kind="horizon", total_steps=steps)
     if order.mixture is not None and order.mixture.startswith("@"):
-        again = f"Next: ctl replan {run.name}"
+        again = f"Next: ctl replan {run.directory.name}"
         return find_alternative(run.run_file.spec, order.mixture.removeprefix("@"), again)
     field, path, read = "--execution", order.execution, read_execution
     if order.mixture is not None:
         field, path, read = "--mixture", Path(order.mixture), read_mixture
     assert path is not None
-    again = f"Edit {path}, then: ctl replan {run.name} {field} {path}"
-    return read(_read_text(field, path, run.name), run.text.decode(), str(path), again)
+    again = f"Edit {path}, then: ctl replan {run.directory.name} {field} {path}"
+    return read(_read_text(field, path, run.directory.name), run.text.decode(), str(path), again)
 
 
 def _read_text(field: str, path: Path, name: str) -> str:
+    bound, problem = "it must be readable text in UTF-8", None
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        again = f"Next: ctl replan {name}"
-        problem = Problem("replan.unreadable", field, f'"{path}"', "it must be readable", again)
-        raise SpecError([problem]) from error
+        # Neither a pipe that nobody writes to nor a device without an end.
+        if path.exists() and not path.is_file():
+            bound = "it must be a regular file"
+        elif path.stat().st_size > MAX_FILE_BYTES:
+            bound = f"it must have at most {MAX_FILE_BYTES:,} bytes"
+        else:
+            return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        problem = error
+    again = f"Next: ctl replan {name}"
+    raise SpecError([Problem("replan.unreadable", field, f'"{path}"', bound, again)]) from problem
 
 
 # --- waiting ---
 
 
-def _wait_for(run: LaunchedRun, find: Callable[[View], Answer | None]) -> Answer:
-    """Return what `find` finds in the status sooner or later.
+def _wait_for(
+    run: LaunchedRun,
+    find: Callable[[View], Answer | None],
+    find_at_rest: Callable[[View], Answer | None],
+) -> Answer:
+    """Return what `find` finds in the status sooner or later, or `find_at_rest` in the end.
+
+    Where both find nothing at rest, another controller is started: one that was about to end did
+    not hear the wish.
 
     Raises:
-        Unavailable: it will not come any more: the run came to rest, or no controller lives long.
+        Unavailable: it will not come any more: `find_at_rest` says so, or no controller lives long.
     """
     starts, was_over = 0, False
     while True:
         view = look(run.directory)
         if (found := find(view)) is not None:
             return found
-        if view.is_at_rest and not view.controller.is_alive:
-            if was_over:  # A last look: the status is written before the lock is given back.
-                raise Unavailable(f"unanswered: {_refuse_at_rest(view)}")
-            was_over = True
-        elif not view.controller.is_alive:
+        if view.controller.is_alive:
+            was_over = False
+        elif view.is_at_rest and not was_over:
+            was_over = True  # A last look: the status is written before the lock is given back.
+        else:
+            if view.is_at_rest and (found := find_at_rest(view)) is not None:
+                return found
             if starts == MAX_STARTS:
                 text = f"the controller ends again and again. Next: ctl log {view.name}"
                 raise Unavailable(text)
@@ -419,15 +485,37 @@ def _await_revision(order: ReplanOrder, run: LaunchedRun, text: str) -> int:
     assert order.approve is not None
     memory = deps.read_memory(run)
     open_one = memory.proposal if memory else None
-    if open_one is not None and open_one.change.kind == "execution":
-        after = f"it takes effect when the gang restarts. Next: ctl suspend {run.name}, then resume"
+    view = look(run.directory)
+    if open_one is not None and open_one.change.kind == "execution" and not view.is_at_rest:
+        again = f"Next: ctl suspend {order.name}, then: ctl resume {order.name}"
+        after = f"it takes effect when the gang restarts. {again}"
         return _conclude(order, run, f"{text}; {after}", Code.DONE)
-    revision, failure = _wait_for(run, lambda it: find_outcome(it, order.approve or ""))
+    proposal = order.approve
+    told, code = _wait_for(
+        run, lambda it: _tell_outcome(it, proposal, text), lambda it: _tell_rest(it, text)
+    )
+    return _conclude(order, run, told, code)
+
+
+def _tell_outcome(view: View, proposal: str, text: str) -> tuple[str, Code] | None:
+    found = find_outcome(view, proposal)
+    if found is None:
+        return None
+    revision, failure = found
     if revision is None:
-        return _conclude(order, run, failure, Code.FAILED)
+        return failure, Code.FAILED
     fork, total = (show_count(revision.get(name)) for name in ("fork_step", "total_steps"))
     words = f"revision {str(revision['sha'])[:12]} takes effect at step {fork}; {total} steps"
-    return _conclude(order, run, f"{text}; {words}", Code.DONE)
+    return f"{text}; {words}", Code.DONE
+
+
+def _tell_rest(view: View, text: str) -> tuple[str, Code]:
+    """Return what comes of an approval that a run at rest did not carry out."""
+    if is_finished(view):
+        late = f"{view.name} finished before it was carried out. Next: ctl log {view.name}"
+        return f"{text}, but {late}", Code.FAILED
+    then = f"{view.name} is {view.state}: it is carried out once the run trains again"
+    return f"{text}; {then}. {_advise_rest(view)}", Code.DONE
 
 
 def find_outcome(view: View, proposal: str) -> tuple[Mapping[str, object] | None, str] | None:
@@ -452,6 +540,6 @@ def _conclude(order: ReplanOrder, run: LaunchedRun, text: str, code: Code) -> in
         output.emit_json({"accepted": is_accepted, "answer": text, **report})
         return code
     told = text.replace("; it fails", "\n  it fails").replace(": it fails", ":\n  it fails")
-    advice = "" if is_accepted or "Next:" in told else f". Next: ctl replan {run.name}"
+    advice = "" if is_accepted or "Next:" in told else f". Next: ctl replan {run.directory.name}"
     output.tell(f"{'' if is_accepted else 'refused: '}{told}{advice}")
     return code

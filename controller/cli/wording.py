@@ -46,7 +46,8 @@ def _rows(view: View) -> Iterator[tuple[str, str]]:
         yield "incidents", _describe_incidents(members_of(status, "incidents"))
         yield "words", describe_last_words(view)
         yield "finish", describe_finish(read_summary(view.directory)) if is_finished(view) else ""
-        yield from describe_plan_track(view.name, status)
+        is_moving = view.controller.is_alive and not view.is_at_rest
+        yield from describe_plan_track(view.name, status, is_moving=is_moving)
         yield "decision", describe_decision(status)
         yield "storage", str(members_of(status, "storage").get("problem") or "")
         for note in list_of(status, "notes"):
@@ -139,8 +140,13 @@ def describe_decision(status: Members) -> str:
 # --- the plan: forecast, proposal, revision ---
 
 
-def describe_plan_track(name: str, status: Members) -> Iterator[tuple[str, str]]:
-    """Yield one row for each thing that the plan track has to say."""
+def describe_plan_track(
+    name: str, status: Members, *, is_moving: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield one row for each thing that the plan track has to say.
+
+    How far a revision is from being adopted is only said of a run that moves towards it.
+    """
     forecast = members_of(status, "forecast")
     if forecast:
         yield "forecast", describe_forecast(forecast)
@@ -151,7 +157,8 @@ def describe_plan_track(name: str, status: Members) -> Iterator[tuple[str, str]]
         yield "proposal", describe_open(name, proposal, members_of(status, "approval"))
     revision = members_of(status, "revision")
     if revision:
-        yield "revision", describe_revision(revision)
+        to_go = revision.get("steps_to_go") if is_moving else None
+        yield "revision", describe_revision({**revision, "steps_to_go": to_go})
     adopted = list_of(status, "revisions")
     if adopted and not revision:
         yield "revision", f"{len(adopted)} adopted, the last: {describe_revision(adopted[-1])}"

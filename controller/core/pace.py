@@ -20,8 +20,8 @@ SETTLING_STEPS = 5
 """The first steps of an attempt run slower: caches, allocators, clocks."""
 STATISTIC_STEPS = 5_000
 """Newest clean steps that the pace rests on: a day at 17.3 s a step."""
-FEW_STEPS = 2 * BLOCK_STEPS
-"""Fewer make no two means of ten, which an error takes."""
+FEW_STEPS = BLOCK_STEPS
+"""A window of fewer is filled up from before it; from here on it speaks for itself."""
 FALLBACK_STEPS = 100
 """Newest clean steps, across the window's begin while it holds few."""
 KEPT_CLEAN_STEPS = 20_000
@@ -108,7 +108,7 @@ class PaceView(Frozen):
     """Of the window: untagged, none of an attempt's first five, not replayed."""
     step_us: int
     """Microseconds of a clean step: the median over means of ten, so that pauses that come
-    every few steps count. Across the window's begin while it holds under 20 clean steps."""
+    every few steps count. Across the window's begin while it holds under 10 clean steps."""
     error_us: int
     """Standard error of `step_us` as an estimate of the mean clean step."""
     extra_us: int

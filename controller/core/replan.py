@@ -137,9 +137,9 @@ def answer_owner(snapshot: Snapshot, memory: Memory) -> Answer | None:
     if proposal is None or proposal.id != ask.proposal:
         there = f"{proposal.id} is" if proposal else "none is"
         return _decline(ask.nonce, f"proposal {ask.proposal} is not open; {there}")
-    # An execution waits for a restart that may be weeks away, and keeps every other proposal out.
-    is_waiting = proposal.change.kind == "execution" and ask.verb == "reject"
-    if memory.approval is not None and not is_waiting:
+    # What waits for a restart that may be weeks away keeps every other proposal out.
+    is_waiting = proposal.change.kind == "execution" or find_training(snapshot, memory) is None
+    if memory.approval is not None and not (is_waiting and ask.verb == "reject"):
         return _decline(ask.nonce, f"proposal {proposal.id} is approved already")
     action: Action = Approve(
         reason=f"{ask.user} approved it", nonce=ask.nonce, proposal=proposal.id, by=ask.user

@@ -11,6 +11,7 @@ import pytest
 
 from contract import wire
 from controller.adapters import gate, rundir
+from controller.core.spec import Faults
 from controller.ports import Unavailable
 from tests.run_files import spoil, write_good
 from tests.waiting import wait_for
@@ -86,13 +87,44 @@ def test_rank_that_ends_is_named_with_its_last_words(give, tmp_path):
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-def test_silence_ends_with_the_deadlines_of_the_run_file(give, tmp_path):
-    short = "{deadlines: {start: 1ms, rendezvous: 1ms, restore: 1ms, compile: 1ms, firstStep: 1ms}"
+def test_trainer_that_hangs_at_once_ends_with_the_deadline_of_its_phase(give, tmp_path):
     command = '[python, -c, "import threading; threading.Event().wait(60)"]'
-    given = give(command, **{"{cascade: 5s}": f"{short}, margin: 100ms}}"})
-    with pytest.raises(Unavailable, match=r"no step for 0 s \(starting the ranks\)"):
+    # Of the other phases' deadlines, minutes each, none is waited for.
+    given = give(command, **{"{cascade: 5s}": "{deadlines: {start: 100ms}, margin: 100ms}"})
+    told = r"phase start: spec\.faults\.deadlines\.start is 0\.1 s, spec\.faults\.margin 0\.1 s"
+    with pytest.raises(Unavailable, match=told):
         gate.measure(given, tmp_path / "runs", 6, lambda _: None)
     assert list_ranks(tmp_path / "runs") == []
+
+
+def test_gang_is_where_its_last_rank_is_and_each_phase_has_its_own_time(monkeypatch):
+    now_s = 0.0
+    monkeypatch.setattr(gate.time, "monotonic", lambda: now_s)
+    phase, faults = wire.Phase, Faults.model_validate(
+        {"deadlines": {"start": "5s", "rendezvous": "5s", "firstStep": "9s", "step": "20s"},
+         "margin": "1s"}
+    )  # fmt: skip
+    watch = gate._Watch(faults)
+    now_s = 6.0
+    watch.see([phase.RENDEZVOUS, phase.START], 0)
+    assert watch.explain_silence() is None
+    now_s = 6.1
+    assert "deadlines.start is 5 s" in watch.explain_silence()
+    watch.see([phase.RENDEZVOUS, phase.RENDEZVOUS], 0)
+    now_s = 12.0
+    assert watch.explain_silence() is None, "its time began with it"
+    now_s = 12.2
+    assert "hangs in phase rendezvous" in watch.explain_silence()
+    watch.see([phase.FIRST_STEP, phase.STEP], 0)
+    now_s = 22.3
+    assert "spec.faults.deadlines.firstStep is 9 s" in watch.explain_silence()
+    watch.see([phase.STEP, phase.STEP], 3)
+    now_s = 43.0
+    watch.see([phase.STEP, phase.STEP], 4)
+    assert watch.explain_silence() is None
+    now_s = 64.1
+    assert "deadlines.step is 20 s" in watch.explain_silence()
+    assert "4 steps were made" in watch.explain_silence()
 
 
 def test_interruption_kills_the_ranks_and_removes_the_run(give, tmp_path):

@@ -1,7 +1,9 @@
 """`ctl replan` in words and exit codes; whole lives are in tests/e2e/test_replan.py."""
 
 import json
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -310,7 +312,7 @@ def test_wrong_option_names_value_bound_and_next_command(words, told, launched, 
     [
         ("completed", "is finished; there is nothing to replan"),
         ("suspended", "is suspended: it must train first. Next: ctl resume probe"),
-        ("halted", "is halted: it must train first"),
+        ("halted", "it must train first. Next: ctl log probe, then: ctl resume probe"),
     ],
 )
 def test_run_at_rest_is_not_replanned(state, told, launched, run_ctl):
@@ -325,3 +327,108 @@ def test_run_that_is_not_there_is_named(launched, run_ctl):
     code, _, err = run_ctl("ctl replan prob")
     assert code == Code.BAD_INPUT
     assert 'holds no run "prob"' in err
+
+
+# --- a word on the proposal of a run at rest ---
+
+
+def suspended(run):
+    """Return the run after its owner suspended it and the gang left, the proposal still open."""
+    run.asked("suspend")
+    run.pass_once()
+    run.seeing(intents=[])
+    run.pass_once()
+    run.drained(run.memory.attempt.drain).over(80, 80, 80, 80).settle()
+    assert run.memory.rest == "suspended"
+    return run
+
+
+@pytest.fixture
+def resting(launched, monkeypatch):
+    """Make `probe` a suspended run, steered by `run`: a controller passes once it is started."""
+    run = suspended(a_late_run())
+    wishes = []
+
+    def show():
+        found = json.loads(json.dumps(build_status(run.memory, run.snapshot())))
+        (launched / wire.STATUS_FILE).write_text(json.dumps(found))
+
+    def steer(_):
+        run.seeing(intents=wishes).pass_once()
+        run.seeing(intents=[]).settle()
+        show()
+
+    show()
+    monkeypatch.setattr("controller.cli.deps.read_memory", lambda _: run.memory)
+    monkeypatch.setattr("controller.cli.deps.drop_intent", lambda _, wish: wishes.append(wish))
+    monkeypatch.setattr("controller.cli.deps.start_controller", steer)
+    return run
+
+
+def test_approval_of_a_suspended_run_is_kept_until_it_trains(resting, run_ctl):
+    proposal = resting.memory.proposal.id
+    code, out, _ = run_ctl("ctl replan probe")
+    assert (code, f"ctl replan probe --approve {proposal}" in out) == (Code.WAITS, True)
+    code, _, err = run_ctl(f"ctl replan probe --approve {proposal}")
+    assert code == Code.DONE, err
+    assert f"proposal {proposal} is approved; probe is suspended: it is carried out once" in err
+    assert "Next: ctl resume probe" in err
+    assert resting.memory.approval is not None
+    assert "once the run trains again. Next: ctl resume probe" in run_ctl("ctl replan probe")[1]
+
+
+def test_approval_of_a_suspended_run_can_be_taken_back(resting, run_ctl):
+    proposal = resting.memory.proposal.id
+    run_ctl(f"ctl replan probe --approve {proposal}")
+    code, _, err = run_ctl(f"ctl replan probe --reject {proposal}")
+    assert (code, f"proposal {proposal} is rejected" in err) == (Code.DONE, True), err
+    code, _, err = run_ctl(f"ctl replan probe --approve {proposal}")
+    assert code == Code.FAILED
+    user = resting.memory.closed[-1].by
+    assert f"proposal {proposal} is not open: it was rejected by {user}" in err
+
+
+def test_finished_run_hears_no_word_on_a_proposal(launched, run_ctl, monkeypatch):
+    (launched / wire.STATUS_FILE).write_text(json.dumps({"state": "completed", "reason": ""}))
+    monkeypatch.setattr("controller.cli.deps.read_memory", lambda _: None)
+    code, _, err = run_ctl("ctl replan probe --approve 0123456789ab")
+    assert (code, "is finished; there is nothing to replan" in err) == (Code.FAILED, True), err
+
+
+def test_steps_to_a_revision_are_only_counted_while_somebody_steers_the_run():
+    run = a_late_run(mode="auto")
+    fork = f"{run.memory.revision.fork_step:,}"
+    steered, alone = a_view(run), a_view(run, is_steered=False)
+    assert f"takes effect at step {fork}: in " in shown(run)
+    assert "steps; in " in describe(steered)
+    left = describe_report(replanning.make_report(alone, run.memory))
+    assert f"from step {fork}: not adopted yet" in left
+    assert "takes effect" not in left
+    assert "steps; not adopted yet" in describe(alone)
+
+
+def test_copy_goes_by_its_own_name_and_must_become_the_run_first():
+    run = a_late_run()
+    copy = replace(a_view(run), name="c5", copy_of="/elsewhere/sim")
+    text = describe_report(replanning.make_report(copy, run.memory))
+    assert text.startswith("c5 ")
+    assert "Next: ctl resume c5 --adopt-copy" in text
+    assert "ctl replan sim" not in text
+
+
+# --- files that are none ---
+
+
+def test_file_that_is_a_device_a_pipe_or_huge_is_refused(launched, folder, run_ctl):
+    os.mkfifo(folder / "pipe")
+    (folder / "huge").write_bytes(b"#" * (replanning.MAX_FILE_BYTES + 1))
+    for option in ("--mixture", "--execution"):
+        for name, bound in (
+            ("/dev/zero", "it must be a regular file"),
+            ("pipe", "it must be a regular file"),
+            (".", "it must be a regular file"),
+            ("huge", "it must have at most 1,048,576 bytes"),
+        ):
+            code, _, err = run_ctl(f"ctl replan probe {option} {name}")
+            assert (code, f'{option} is "{name}"; {bound}' in err) == (Code.BAD_INPUT, True), err
+            assert "Next: ctl replan probe" in err

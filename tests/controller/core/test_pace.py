@@ -247,3 +247,13 @@ def test_estimate_stays_within_the_steps(times_us):
 @given(st.integers(1, 10**8), st.integers(2 * BLOCK_STEPS, 60))
 def test_estimate_of_equal_steps_is_exact(step_us, count):
     assert estimate_pace([step_us] * count) == (step_us, 0)
+
+
+def test_window_of_ten_clean_steps_speaks_for_itself_before_any_change_is_found():
+    run = Run().steps(SETTLING_STEPS)
+    for step in range(60):  # too uneven for a change point to be found soon
+        run.steps(1, STEP_S * (1.6 if step % 7 == 0 else 1))
+    begin = run.step
+    run.steps(BLOCK_STEPS, 1.3 * STEP_S)
+    assert run.view(begin).step_us == round(1.3 * STEP_S * 1e6)
+    assert run.view(begin + 1).step_us < 1.3 * STEP_S * 1e6
