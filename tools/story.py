@@ -45,9 +45,8 @@ DETECT_S = 3.0
 """From a rank's death to the next launch, the delay of the budget included."""
 EVAL_STEPS = 50.0
 """What one evaluation on the way costs, its compilation included, in steps."""
-END_STEPS, END_S = 70.0, 3.0
+END_STEPS, END_S = 120.0, 3.0
 """Final evaluation, in steps, and save."""
-FINAL_SEQUENCES = 1_600
 
 STORY_HELD, FAILED, RUINED = 0, 1, 6
 MIN_MISS = 0.05
@@ -128,7 +127,7 @@ def _draw(steps: int, pace_s: float, step_s: float, start_s: float) -> Story:
         save_every=save_every,
         spacing_steps=round(15 * steps / MAX_STEPS),
         settle_s=(slow - SETTLED_STEPS) * pace_s,
-        reserve_s=1.5 * (END_STEPS * step_s + END_S),
+        reserve_s=1.2 * (END_STEPS * step_s + END_S),
         due_s=outside_s + slow * pace_s + (1 + MARGIN) * ahead_s,
         outage_s=outage_s,
     )
@@ -144,7 +143,7 @@ def change_run_file(declared: Members, story: Story, deadline_at: str) -> dict[s
         "spec": {
             **spec,
             "budget": {"horizonTokens": story.steps * tokens},
-            "evaluation": {**evaluation, "finalSequences": FINAL_SEQUENCES},
+            "evaluation": evaluation,
             "checkpoints": {**cast("Members", spec["checkpoints"]), "everySteps": story.save_every},
             "deadline": {"at": deadline_at, "reserve": _show_ms(story.reserve_s)},
             "contingency": {

@@ -144,3 +144,26 @@ def test_owner_s_mixture_governs_from_its_fork_on(steered):
     ]
     assert told(ctl)["attempt"] == 1
     assert "mixture" in ctl("replan", "probe", "--diff", code=3)
+
+
+def test_word_on_a_proposal_is_kept_while_the_run_is_suspended(steered):
+    ctl = steered
+    ctl("replan", "probe", "--horizon", "95", code=4)
+    first = report(ctl, code=4)["proposal"]["id"]
+    ctl("suspend", "probe")
+    assert f"--approve {first}" in ctl("replan", "probe", code=4)
+    said = ctl("replan", "probe", "--approve", first)
+    assert f"proposal {first} is approved; probe is suspended: it is carried out once" in said
+    assert "once the run trains again" in ctl("replan", "probe")
+    assert f"{first} is rejected" in ctl("replan", "probe", "--reject", first)
+    assert "it was rejected by" in ctl("replan", "probe", "--approve", first, code=1)
+
+    ctl("resume", "probe")
+    wait_for(lambda: (told(ctl).get("pace") or {}).get("clean_steps"), 40, "a pace")
+    ctl("replan", "probe", "--horizon", "90", code=4)
+    second = report(ctl, code=4)["proposal"]["id"]
+    ctl("suspend", "probe")
+    ctl("replan", "probe", "--approve", second)
+    ctl("resume", "probe")
+    revision = wait_for(lambda: revision_of(ctl, "horizon"), 40, "the adoption")
+    assert (revision["proposal"], revision["total_steps"]) == (second, 900)

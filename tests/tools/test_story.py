@@ -64,7 +64,9 @@ def test_a_cut_above_the_floor_saves_the_run_and_without_it_the_deadline_is_miss
     assert chance(story, fork, story.second_pace_s, spent_s=spent, total=round(low)) > 0.9
     finish_s = spent + (story.steps - fork) * story.second_pace_s
     assert finish_s - story.due_s > 0.08 * story.stepping_s
-    assert finish_s - story.deadline_s > tale.MIN_MISS * story.deadline_s
+    # The deadline is held against the run's end; the last evaluation may be faster than planned.
+    end_s = 0.7 * (tale.END_STEPS * step_s + tale.END_S)
+    assert finish_s + end_s - story.deadline_s > tale.MIN_MISS * story.deadline_s
 
 
 @given(STEP_S, START_PER_STEP)
