@@ -3,6 +3,7 @@
 Told apart by name: importing their classes would load models before anything went wrong.
 """
 
+import errno
 from dataclasses import dataclass
 
 from controller.cli.codes import Code
@@ -31,4 +32,7 @@ def explain_failure(error: BaseException) -> Failure | None:
     for kind in type(error).__mro__:
         if kind.__name__ in CODES and kind.__module__.startswith("controller."):
             return Failure(str(error), CODES[kind.__name__])
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        where = f" {error.filename}" if error.filename else ""  # stdout has none
+        return Failure(f"cannot write{where}: {error.strerror}", Code.FAILED)
     return None

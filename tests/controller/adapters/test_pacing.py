@@ -188,7 +188,7 @@ def test_pacer_that_may_not_stop_the_ranks_says_so(gang, tmp_path, monkeypatch):
 def test_only_one_pacer_paces_a_run(gang, tmp_path):
     with pacing.open_pacer(tmp_path) as first, pacing.open_pacer(tmp_path) as second:
         first.pace(0.5)
-        with pytest.raises(Refused, match="another drill paces .* end it with Ctrl-C there"):
+        with pytest.raises(Refused, match=r"another drill paces .* end it with Ctrl-C there"):
             second.pace(0.5)
 
 

@@ -28,6 +28,12 @@ def test_full_disk_is_told_in_a_line(words, launched, folder):
     )  # fmt: skip
 
 
+def test_help_on_a_full_disk_is_a_line_too(folder):
+    with Path("/dev/full").open("w") as full:
+        done = run(folder, "replan", "--help", stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, "cannot write: No space left on device\n")
+
+
 def test_reader_who_left_is_told_nothing(launched, folder):
     reader, writer = os.pipe()
     os.close(reader)
