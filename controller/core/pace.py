@@ -33,6 +33,8 @@ SIGMA_PER_MAD = 1.4826
 MEDIAN_ERROR = sqrt(pi / 2)
 """Standard error of a median over that of a mean, normal distribution."""
 CLIP_MADS = 5
+FEW_REACH = 0.5
+"""Of fewer than 20 steps none counts as more than this beyond their median."""
 
 CUSUM_SLACK = 0.5
 CUSUM_LIMIT = 8.0
@@ -135,19 +137,38 @@ class Estimate(NamedTuple):
 
 
 def estimate_pace(clean_us: Sequence[int]) -> Estimate:
-    """Return the pace of clean steps, oldest first; of fewer than 20, their plain median."""
+    """Return the pace of clean steps, oldest first: the median of their means of ten.
+
+    Of fewer than 20 it is the mean with outliers pulled in: a median of so few single steps jumps
+    where they come in two kinds, as they do on a machine that pauses every few steps.
+    """
     starts = range(len(clean_us) % BLOCK_STEPS, len(clean_us), BLOCK_STEPS)
     means = [sum(clean_us[start : start + BLOCK_STEPS]) / BLOCK_STEPS for start in starts]
-    values = means if len(means) > 1 else clean_us
+    if len(means) > 1:
+        spread = _spread(means, 0.0)
+        skew = spread.mean - spread.middle
+        return Estimate(round(spread.middle), round(hypot(spread.error, skew)))
+    spread = _spread(clean_us, FEW_REACH)
+    error = spread.middle if len(clean_us) == 1 else spread.error
+    return Estimate(round(spread.mean), round(error))
+
+
+class _Spread(NamedTuple):
+    middle: float
+    mean: float
+    """Of the values, outliers pulled in."""
+    error: float
+    """Standard error of the median, robust."""
+
+
+def _spread(values: Sequence[float], least_reach: float) -> _Spread:
+    """Return middle, mean and error of `values`; `least_reach` of the middle is no outlier."""
     middle = median(values)
-    if len(values) == 1:
-        return Estimate(round(middle), round(middle))
     deviation = median(abs(value - middle) for value in values)
-    reach = CLIP_MADS * deviation
+    reach = max(CLIP_MADS * deviation, least_reach * middle)
     clipped = [min(max(value, middle - reach), middle + reach) for value in values]
-    skew = sum(clipped) / len(clipped) - middle
     error = MEDIAN_ERROR * SIGMA_PER_MAD * deviation / sqrt(len(values))
-    return Estimate(round(middle), round(hypot(error, skew)))
+    return _Spread(middle, sum(clipped) / len(clipped), error)
 
 
 @dataclass

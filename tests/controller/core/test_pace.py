@@ -257,3 +257,14 @@ def test_window_of_ten_clean_steps_speaks_for_itself_before_any_change_is_found(
     run.steps(BLOCK_STEPS, 1.3 * STEP_S)
     assert run.view(begin).step_us == round(1.3 * STEP_S * 1e6)
     assert run.view(begin + 1).step_us < 1.3 * STEP_S * 1e6
+
+
+def test_few_steps_of_two_kinds_are_their_mean_and_a_single_stall_hardly_counts():
+    # A machine that is held to 0.39 s a step by pauses: its single steps are never 0.39 s.
+    run = Run().steps(SETTLING_STEPS)
+    begin = run.step
+    for step in range(15):
+        run.steps(1, 0.345 if step % 3 else 0.48)
+    assert run.view(begin).step_us == pytest.approx(390_000, rel=0.001)
+    stalled = Run().steps(SETTLING_STEPS + 14).steps(1, 60.0)
+    assert stalled.view().step_us < 1.05 * STEP_S * 1e6
