@@ -93,16 +93,9 @@ def _describe_revisions(course: Course) -> Members:
 def _describe_revision(revision: Revision, histories: Sequence[AttemptHistory]) -> Members:
     passage = find_passage(histories, revision.plan_sha, revision.fork_step)
     return {
-        "sha": revision.plan_sha,
-        "kind": revision.kind,
-        "fork_step": revision.fork_step,
-        "total_steps": revision.total_steps,
-        "proposal": revision.proposal.id,
-        "author": revision.proposal.author,
-        "approved_by": revision.approval.by,
+        **revision.tell(),
         "published_at": show_instant(revision.published_at.wall_ms),
         "adopted_at_step": revision.adopted_step,
-        "missed": list(revision.missed),
         "adopted_without_restart": passage.without_restart,
         "attempt_before_fork": passage.attempt_before,
         "attempt_after_fork": passage.attempt_after,

@@ -168,6 +168,19 @@ class Revision(Frozen):
     missed: list[Sha] = []  # noqa: RUF012  # frozen model
     """Siblings that it supersedes, oldest first."""
 
+    def tell(self) -> dict[str, object]:
+        """Return what status and summary both tell of it, as JSON-able values."""
+        return {
+            "sha": self.plan_sha,
+            "kind": self.kind,
+            "fork_step": self.fork_step,
+            "total_steps": self.total_steps,
+            "proposal": self.proposal.id,
+            "author": self.proposal.author,
+            "approved_by": self.approval.by,
+            "missed": list(self.missed),
+        }
+
 
 class Answer(Frozen):
     """What became of a wish of the owner about the plan."""

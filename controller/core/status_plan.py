@@ -240,17 +240,10 @@ def _describe_approval(memory: Memory) -> Status | None:
 def describe_revision(revision: Revision) -> Status:
     """Return a published revision and how it came about."""
     return {
-        "sha": revision.plan_sha,
-        "kind": revision.kind,
-        "fork_step": revision.fork_step,
-        "total_steps": revision.total_steps,
-        "proposal": revision.proposal.id,
-        "author": revision.proposal.author,
-        "approved_by": revision.approval.by,
+        **revision.tell(),
         "published_at": revision.published_at.wall_ms,
         "adopted_at": revision.adopted_at.wall_ms if revision.adopted_at else None,
         "adopted_step": revision.adopted_step,
-        "missed": revision.missed,
     }
 
 
