@@ -74,6 +74,8 @@ bench: setup ## Measure the figures that the README quotes
 
 docs: setup ## Write the generated pages under docs/ anew
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.timeline
+	$(BIN)/python -m tests.sim.truth
 
 lock: ## Resolve requirements/*.in anew into the hashed files
 	$(PYTHON) -m venv build/lock
