@@ -47,7 +47,8 @@ def test_each_drain_mode_has_its_code(kind, make_run, launch, mode, code):
     gang.await_step(3)
     run.point_to(run.plan.sha, drain=mode)
     assert gang.await_end() == [code, code], gang.describe()
-    assert run.checkpoint_steps() == [run.steps()[-1].step + 1]
+    # A quick gang may pass a save of the cadence before it hears of the drain.
+    assert run.checkpoint_steps()[-1] == run.steps()[-1].step + 1
 
 
 @every_trainer
