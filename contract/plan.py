@@ -6,7 +6,6 @@ whole past: running it from any step at or before its effective step equals runn
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from itertools import pairwise
 from math import lcm
 from typing import Annotated, Literal
 
@@ -14,7 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from contract.canonical import encode_canonical, hash_bytes, hash_canonical
 from contract.model import Execution
-from contract.schedule import Knots, parse_fraction, round_binary32, shares_past, value_at
+from contract.schedule import (
+    Knots,
+    last_rise,
+    parse_fraction,
+    round_binary32,
+    shares_past,
+    value_at,
+)
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?$")]
 Sha = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -364,7 +370,7 @@ def _check_schedule(parent: Plan, child: Plan) -> Iterable[str]:
     if fork >= min(parent.total_steps, child.total_steps):
         yield f"effective step {fork} is past the last step"
         return
-    warm_up_end = _last_rise(parent.knots_of("learning_rate"))
+    warm_up_end = last_rise(parent.knots_of("learning_rate"))
     if fork < warm_up_end:
         yield f"effective step {fork} is before the end of the warm-up at {warm_up_end}"
     for name in parent.anneals:
@@ -377,13 +383,8 @@ def _check_anneal(name: str, before: Knots, after: Knots, fork: int) -> Iterable
         return  # said of the plan itself
     if value_at(before, fork) != value_at(after, fork):
         yield f"{name} jumps at step {fork}"
-    elif _last_rise(after) > fork >= _last_rise(before):
+    elif last_rise(after) > fork >= last_rise(before):
         yield f"{name} rises after step {fork}"
-
-
-def _last_rise(knots: Knots) -> int:
-    """Return the step until which the values rise; 0 where they never do."""
-    return max((right[0] for left, right in pairwise(knots) if right[1] > left[1]), default=0)
 
 
 def _check_lines(parent: Plan, child: Plan) -> Iterable[str]:

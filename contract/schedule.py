@@ -103,6 +103,11 @@ def retime(knots: Knots, fork_step: int, total_steps: int) -> list[tuple[int, Fr
     return [*kept, (fork_step, value_at(knots, fork_step)), (total_steps - 1, knots[-1][1])]
 
 
+def last_rise(knots: Knots) -> int:
+    """Return the step until which the values rise: the end of a warm-up; 0 where they never do."""
+    return max((right[0] for left, right in pairwise(knots) if right[1] > left[1]), default=0)
+
+
 def shares_past(left: Knots, right: Knots, before_step: int) -> bool:
     """Return whether both schedules are equal at every step below `before_step`.
 

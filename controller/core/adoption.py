@@ -3,16 +3,13 @@
 That its file and the pointer get written is the gang track's business (`repair_control`).
 """
 
-from controller.core.actions import (
-    CloseProposal,
-    RecordAdoption,
-)
-from controller.core.ancestry import list_usable
+from controller.core.actions import RecordAdoption
+from controller.core.ancestry import list_restorable, list_usable
 from controller.core.memory import Memory
 from controller.core.proofs import list_failures
-from controller.core.proposal import CONTROLLER, Proposal, Revision
+from controller.core.proposal import Proposal, Revision
 from controller.core.proposing import find_contradiction, next_fork, prove_revision, revise_for
-from controller.core.replan import publish, publish_proven
+from controller.core.replan import close, publish, publish_proven
 from controller.core.revise import align_up
 from controller.core.rules import Answer, known, live_attempt, rule
 from controller.core.snapshot import ProgressView, Snapshot, StoreView
@@ -60,10 +57,7 @@ def supersede_missed(snapshot: Snapshot, memory: Memory) -> Answer | None:
 
 def _drop(memory: Memory, proposal: Proposal, why: str) -> Answer:
     """Return the end of a revision that never governed and can have no sibling."""
-    action = CloseProposal(
-        reason=why, nonce=str(memory.seq), proposal=proposal.id, outcome="void", by=CONTROLLER
-    )
-    return Answer(why, [action], wake_in_ms=0)
+    return Answer(why, [close(memory, proposal, "void", why)], wake_in_ms=0)
 
 
 def find_step_past(snapshot: Snapshot, memory: Memory, revision: Revision) -> int | None:
@@ -96,10 +90,8 @@ def materialise_execution(snapshot: Snapshot, memory: Memory) -> Answer | None:
         return None
     proposal = memory.proposal
     assert proposal is not None
-    usable = list_usable(memory.chain, known(snapshot.store).checkpoints)
-    if memory.restore_verified:
-        usable = [it for it in usable if it.verified]
-    restored = usable[-1].step if usable else 0
+    restorable = list_restorable(memory, known(snapshot.store))
+    restored = restorable[-1].step if restorable else 0
     effective = max(restored, memory.plan.effective)
     child = revise_for(memory, memory.plan, proposal, effective)
     return publish_proven(snapshot, memory, proposal, child)

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from contract.plan import Plan, is_admissible
-from controller.core.snapshot import CheckpointView
+from controller.core.memory import Memory
+from controller.core.snapshot import CheckpointView, StoreView
 
 
 def last_steps(plan: Plan) -> dict[str, int]:
@@ -38,3 +39,9 @@ def list_usable(
         and is_admissible(chain, it.plan_sha, it.step)
     ]
     return sorted(usable, key=lambda it: (it.step, ages[it.line]))
+
+
+def list_restorable(memory: Memory, store: StoreView) -> list[CheckpointView]:
+    """Return what the next attempt may be launched from, oldest first."""
+    usable = list_usable(memory.chain, store.checkpoints)
+    return [it for it in usable if it.verified] if memory.restore_verified else usable

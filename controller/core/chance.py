@@ -1,7 +1,7 @@
 """A probability and a number of things in words, wherever they are said."""
 
-PERMILLE = 10
-"""Permille in a percent."""
+from controller.core.terms import PERMILLE
+
 CERTAIN = 1_000
 
 

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from pydantic import TypeAdapter
 
-from contract.plan import Frozen, Plan
+from contract.plan import Plan
 from contract.wire import Restore
 from controller.core.actions import (
     Action,
@@ -40,7 +40,7 @@ from controller.core.fold_plan import (
     take_ask,
 )
 from controller.core.lines import REFUSAL
-from controller.core.memory import AttemptMemory, Incident, Memory, Wanted
+from controller.core.memory import AttemptMemory, Incident, Memory, Model, Wanted, alter
 from controller.core.policy import Policy
 from controller.core.readings import Instant
 from controller.core.snapshot import OwnerIntent
@@ -50,8 +50,6 @@ MAX_TRIES = 32
 MAX_NOTES = 32
 MAX_PLANNED = 256
 MAX_NONCES = 4096
-
-Model = TypeVar("Model", bound=Frozen)
 
 ACTIONS: TypeAdapter[list[Action]] = TypeAdapter(list[Action])
 
@@ -97,14 +95,14 @@ def fold(memory: Memory | None, record: Record) -> Memory:
             raise ValueError(f"a ledger begins with a run, not with {record.kind!r}")
         memory = Memory(policy=_read(Policy, body["policy"]), chain=[_read(Plan, body["plan"])])
     elif record.kind == "policy":
-        memory = amend_terms(_with(memory, policy=_read(Policy, body["policy"])), memory.policy)
+        memory = amend_terms(alter(memory, policy=_read(Policy, body["policy"])), memory.policy)
     elif record.kind == "epoch":
-        memory = _with(memory, epoch_at=record.at)
+        memory = alter(memory, epoch_at=record.at)
     elif record.kind == "decision":
         memory = _fold_decision(memory, record)
     elif record.kind == "outcome":
         memory = _fold_outcome(memory, body)
-    return _with(
+    return alter(
         memory,
         seq=record.seq,
         epoch=record.epoch,
@@ -123,10 +121,6 @@ def _read(model: type[Model], value: object) -> Model:
     return model.model_validate_json(json.dumps(value))
 
 
-def _with(model: Model, **changes: object) -> Model:
-    return model.model_copy(update=changes)
-
-
 def _clock_ref(memory: Memory, at: Instant) -> Instant:
     known = memory.clock_ref
     return at if known is None or known.boot_id != at.boot_id else known
@@ -135,7 +129,7 @@ def _clock_ref(memory: Memory, at: Instant) -> Instant:
 def _fold_decision(memory: Memory, record: Record) -> Memory:
     rule, reason = str(record.body["rule"]), str(record.body["reason"])
     if rule != NOTES:
-        memory = _with(memory, last_decision=(rule, reason, record.at))
+        memory = alter(memory, last_decision=(rule, reason, record.at))
     for action in read_actions(record.body):
         if isinstance(action, EFFECTS):
             memory = _count_try(memory, action, record.at)
@@ -147,7 +141,7 @@ def _count_try(memory: Memory, action: Action, at: Instant) -> Memory:
     key = key_of(memory.policy.run_uid, action)
     count = next((count for tried, count, _ in memory.tries if tried == key), 0)
     others = [entry for entry in memory.tries if entry[0] != key]
-    return _with(memory, tries=[*others, (key, count + 1, at)][-MAX_TRIES:])
+    return alter(memory, tries=[*others, (key, count + 1, at)][-MAX_TRIES:])
 
 
 def _fold_action(memory: Memory, action: Action, at: Instant) -> Memory:
@@ -182,12 +176,12 @@ def _fold_record(memory: Memory, action: Action, at: Instant) -> Memory:
 def _fold_rest(memory: Memory, action: Action) -> Memory:
     match action:
         case Halt():
-            return _with(memory, halted=action.reason)
+            return alter(memory, halted=action.reason)
         case Complete():
-            return _with(memory, rest="completed")
+            return alter(memory, rest="completed")
         case Rest():
             # A pause says nothing about lateness: what follows it needs its own row.
-            return _with(memory, rest=action.state, late=0)
+            return alter(memory, rest=action.state, late=0)
         case _:
             return memory
 
@@ -196,11 +190,11 @@ def _fold_intent(memory: Memory, action: RecordIntent) -> Memory:
     intent = action.intent
     nonces = [*memory.known_nonces, intent.nonce][-MAX_NONCES:]
     notes = [note for note in memory.notes if note[0] != REFUSAL]
-    memory = _with(memory, known_nonces=nonces, notes=notes)
+    memory = alter(memory, known_nonces=nonces, notes=notes)
     match intent.verb:
         case "suspend" | "stop":
             state = "suspended" if intent.verb == "suspend" else "stopped"
-            return _with(memory, wanted=Wanted(state=state, nonce=intent.nonce))
+            return alter(memory, wanted=Wanted(state=state, nonce=intent.nonce))
         case "resume":
             return _fold_resume(memory, intent.nonce)
         case "restart":
@@ -216,12 +210,12 @@ def _fold_resume_from(memory: Memory, intent: OwnerIntent) -> Memory:
         return memory
     line = intent.line or memory.plan.line.name
     source = (line, intent.step, intent.nonce)
-    return _with(memory, wanted=_with(memory.wanted, resume_from=source))
+    return alter(memory, wanted=alter(memory.wanted, resume_from=source))
 
 
 def _fold_resume(memory: Memory, nonce: str) -> Memory:
     """An operator's word: what was counted so far is forgiven."""
-    return _with(
+    return alter(
         memory,
         wanted=Wanted(state="run", nonce=nonce),
         halted=None,
@@ -238,32 +232,32 @@ def _fold_restart(memory: Memory, nonce: str) -> Memory:
     if memory.wanted.state != "run":
         return memory
     if memory.attempt is None or memory.attempt.ended:
-        return _with(memory, not_before=None, delay_ms=0)
-    return _with(memory, wanted=_with(memory.wanted, restart_nonce=nonce))
+        return alter(memory, not_before=None, delay_ms=0)
+    return alter(memory, wanted=alter(memory.wanted, restart_nonce=nonce))
 
 
 def _fold_plan(memory: Memory, action: PublishPlan, at: Instant) -> Memory:
     plan = action.plan
     if plan == memory.plan or plan in memory.chain:
         return memory
-    memory = _with(memory, chain=[*memory.chain, plan])
+    memory = alter(memory, chain=[*memory.chain, plan])
     if plan.kind != "line":
         return memory
     # A new line is a new trajectory: nothing of the old one counts against it or as its own.
     memory = forget_plan_wishes(_fold_resume(memory, memory.wanted.nonce), at)
     attempt = memory.attempt
-    return _with(
+    return alter(
         memory,
         rest=None,
         highest_step=0,
         verified_step=None,
         restore_verified=False,
-        attempt=_with(attempt, end_cause="superseded") if attempt else None,
+        attempt=alter(attempt, end_cause="superseded") if attempt else None,
     )
 
 
 def _fold_control(memory: Memory, action: PublishControl, at: Instant) -> Memory:
-    memory = _with(
+    memory = alter(
         memory,
         control_plan_sha=action.plan_sha,
         control_drain=action.drain,
@@ -273,19 +267,19 @@ def _fold_control(memory: Memory, action: PublishControl, at: Instant) -> Memory
     if attempt is None or attempt.ended or attempt.drain == action.drain:
         return memory
     drain_at = at if action.drain else None
-    return _with(memory, attempt=_with(attempt, drain=action.drain, drain_at=drain_at))
+    return alter(memory, attempt=alter(attempt, drain=action.drain, drain_at=drain_at))
 
 
 def _fold_note(memory: Memory, action: Note, at: Instant) -> Memory:
     others = [note for note in memory.notes if note[0] != action.subject]
     if action.reason:
         others = [*others, (action.subject, action.reason, at)]
-    memory = _with(memory, notes=others[-MAX_NOTES:])
+    memory = alter(memory, notes=others[-MAX_NOTES:])
     if action.subject == "clock":
-        return _with(memory, clock_ref=at)
+        return alter(memory, clock_ref=at)
     wish = memory.wanted.resume_from
     if action.subject == REFUSAL and wish is not None and wish[2] == action.nonce:
-        return _with(memory, wanted=_with(memory.wanted, resume_from=None))
+        return alter(memory, wanted=alter(memory.wanted, resume_from=None))
     return memory
 
 
@@ -297,7 +291,7 @@ def _fold_gang(
         if attempt is not None and attempt.number >= action.attempt:
             return memory
         begun = AttemptMemory(number=action.attempt, launched_at=at, order=action)
-        return _with(
+        return alter(
             memory,
             attempt=begun,
             not_before=None,
@@ -309,12 +303,12 @@ def _fold_gang(
         return memory
     if isinstance(action, KillRanks):
         killed = sorted({*attempt.killed, *action.ranks})
-        return _with(memory, attempt=_with(attempt, killed=killed, kill_at=at))
-    return memory if attempt.closed else _with(memory, attempt=_close(attempt, action, at))
+        return alter(memory, attempt=alter(attempt, killed=killed, kill_at=at))
+    return memory if attempt.closed else alter(memory, attempt=_close(attempt, action, at))
 
 
 def _close(attempt: AttemptMemory, action: CloseAttempt, at: Instant) -> AttemptMemory:
-    return _with(
+    return alter(
         attempt,
         closed=True,
         closed_at=at,
@@ -329,18 +323,18 @@ def _fold_end(memory: Memory, action: RecordEnd, at: Instant) -> Memory:
     if attempt is None or attempt.number != action.attempt or attempt.ended:
         return memory
     verdict = classify(memory, action)
-    ended = _with(attempt, ended=True, ended_at=at, end_cause=verdict.cause, closed=True)
-    memory = _with(
+    ended = alter(attempt, ended=True, ended_at=at, end_cause=verdict.cause, closed=True)
+    memory = alter(
         memory,
         attempt=ended,
-        wanted=_with(memory.wanted, restart_nonce=None),
+        wanted=alter(memory.wanted, restart_nonce=None),
         highest_step=max(memory.highest_step, action.completed_steps or 0),
         restore_verified=verdict.cause == "non_finite",
         had_checkpoint=memory.had_checkpoint or action.verified_step is not None,
     )
     if verdict.is_planned:
         planned_at = [*memory.planned_at, at][-MAX_PLANNED:]
-        return _with(memory, planned_ends=memory.planned_ends + 1, planned_at=planned_at)
+        return alter(memory, planned_ends=memory.planned_ends + 1, planned_at=planned_at)
     return _charge(memory, incident_of(action, verdict, at))
 
 
@@ -373,8 +367,8 @@ def _charge(memory: Memory, incident: Incident) -> Memory:
     key = f"{memory.policy.run_uid}/{incident.attempt}"
     delay_ms = delay_of(memory.policy, len(no_progress), key)
     at = incident.at
-    begin = _with(at, wall_ms=at.wall_ms + delay_ms, mono_ms=at.mono_ms + delay_ms)
-    return _with(
+    begin = alter(at, wall_ms=at.wall_ms + delay_ms, mono_ms=at.mono_ms + delay_ms)
+    return alter(
         memory,
         incidents=[*memory.incidents, incident],
         no_progress=no_progress,
@@ -389,8 +383,8 @@ def _fold_outcome(memory: Memory, body: Mapping[str, object]) -> Memory:
     key = str(body["key"])
     if not body["ok"]:
         return memory
-    memory = _with(memory, done_keys=[*memory.done_keys, key][-MAX_KEYS:])
+    memory = alter(memory, done_keys=[*memory.done_keys, key][-MAX_KEYS:])
     attempt = memory.attempt
     if attempt and attempt.order and key_of(memory.policy.run_uid, attempt.order) == key:
-        return _with(memory, attempt=_with(attempt, launched=True))
+        return alter(memory, attempt=alter(attempt, launched=True))
     return memory

@@ -1,8 +1,5 @@
 """The part of the fold that is about the plan: evaluations, proposals, revisions."""
 
-from typing import TypeVar
-
-from contract.plan import Frozen
 from controller.core.actions import (
     Approve,
     CloseProposal,
@@ -12,9 +9,17 @@ from controller.core.actions import (
     PublishPlan,
     RecordAdoption,
 )
-from controller.core.memory import Memory
+from controller.core.memory import Memory, alter
 from controller.core.policy import Policy
-from controller.core.proposal import CONTROLLER, Answer, Approval, Closed, Revision
+from controller.core.proposal import (
+    CONTROLLER,
+    Answer,
+    Approval,
+    Closed,
+    Outcome,
+    Proposal,
+    Revision,
+)
 from controller.core.readings import Instant
 from controller.core.snapshot import OwnerIntent
 
@@ -22,12 +27,7 @@ MAX_ANSWERS = 16
 MAX_ASKS = 16
 MAX_CLOSED = 64
 
-Model = TypeVar("Model", bound=Frozen)
 PlanRecord = Evaluate | Propose | Approve | CloseProposal | Decline | RecordAdoption
-
-
-def _with(model: Model, **changes: object) -> Model:
-    return model.model_copy(update=changes)
 
 
 def fold_plan_record(memory: Memory, action: PlanRecord, at: Instant) -> Memory:
@@ -37,10 +37,10 @@ def fold_plan_record(memory: Memory, action: PlanRecord, at: Instant) -> Memory:
             return _fold_evaluation(memory, action, at)
         case Propose():
             memory = _answer(memory, action.nonce, f"proposal {action.proposal.id} is open")
-            return _with(memory, proposal=action.proposal, approval=None)
+            return alter(memory, proposal=action.proposal, approval=None)
         case Approve():
             memory = _answer(memory, action.nonce, f"proposal {action.proposal} is approved")
-            return _with(memory, approval=Approval(by=action.by, at=at))
+            return alter(memory, approval=Approval(by=action.by, at=at))
         case CloseProposal():
             return _fold_close(memory, action, at)
         case Decline():
@@ -52,7 +52,7 @@ def fold_plan_record(memory: Memory, action: PlanRecord, at: Instant) -> Memory:
 def _fold_evaluation(memory: Memory, action: Evaluate, at: Instant) -> Memory:
     is_late = action.counts and action.is_late
     late = memory.late + 1 if is_late else memory.late if not action.counts else 0
-    return _with(
+    return alter(
         memory,
         evaluation=action,
         evaluated_at=at,
@@ -66,7 +66,7 @@ def _fold_decline(memory: Memory, action: Decline) -> Memory:
     """Answer the wish; without one, the newest evaluation was found to lead to nothing."""
     if action.nonce in (ask.nonce for ask in memory.asks):
         return _answer(memory, action.nonce, action.reason, accepted=False)
-    return _with(memory, evaluation=None)
+    return alter(memory, evaluation=None)
 
 
 def _fold_close(memory: Memory, action: CloseProposal, at: Instant) -> Memory:
@@ -78,42 +78,38 @@ def _fold_close(memory: Memory, action: CloseProposal, at: Instant) -> Memory:
         return _drop_missed(memory, memory.revision, action, at)
     if proposal is None or proposal.id != action.proposal:
         return memory
-    closed = Closed(
-        id=proposal.id,
-        kind=proposal.change.kind,
-        outcome=action.outcome,
-        by=action.by,
-        reason=action.reason,
-        at=at,
-    )
+    memory = _close(memory, proposal, action.outcome, (action.by, action.reason), at)
     # The next proposal needs its full row of late evaluations again.
-    return _with(
+    return alter(
         memory,
         proposal=None,
         approval=None,
         evaluation=None,
         late=0,
-        closed=_append(memory, closed),
     )
 
 
 def _drop_missed(memory: Memory, revision: Revision, action: CloseProposal, at: Instant) -> Memory:
     """Forget a revision that never governed a step and can have no sibling any more."""
+    origin = (action.by, action.reason)
+    memory = _close(memory, revision.proposal, action.outcome, origin, at)
+    return alter(memory, chain=memory.chain[:-1], revision=None, late=0)
+
+
+def _close(
+    memory: Memory, proposal: Proposal, outcome: Outcome, origin: tuple[str, str], at: Instant
+) -> Memory:
+    """Note that a proposal is over; `origin` is by whom and why."""
+    by, reason = origin
     closed = Closed(
-        id=action.proposal,
-        kind=revision.kind,
-        outcome=action.outcome,
-        by=action.by,
-        reason=action.reason,
+        id=proposal.id,
+        kind=proposal.change.kind,
+        outcome=outcome,
+        by=by,
+        reason=reason,
         at=at,
     )
-    return _with(
-        memory, chain=memory.chain[:-1], revision=None, late=0, closed=_append(memory, closed)
-    )
-
-
-def _append(memory: Memory, closed: Closed) -> list[Closed]:
-    return [*memory.closed, closed][-MAX_CLOSED:]
+    return alter(memory, closed=[*memory.closed, closed][-MAX_CLOSED:])
 
 
 def fold_revision(memory: Memory, action: PublishPlan, at: Instant) -> Memory:
@@ -122,32 +118,25 @@ def fold_revision(memory: Memory, action: PublishPlan, at: Instant) -> Memory:
     if plan in memory.chain:
         return memory
     if missed is not None and plan.supersedes == missed.plan_sha:
-        revision = _with(
+        revision = alter(
             missed,
             plan_sha=plan.sha,
             fork_step=plan.effective,
             published_at=at,
             missed=[*missed.missed, missed.plan_sha],
         )
-        return _with(memory, chain=[*memory.chain[:-1], plan], revision=revision)
+        return alter(memory, chain=[*memory.chain[:-1], plan], revision=revision)
     proposal, approval = memory.proposal, memory.approval
     assert proposal is not None, "published without a proposal"
     assert approval is not None, "published without consent"
-    closed = Closed(
-        id=proposal.id,
-        kind=plan.kind,
-        outcome="approved",
-        by=approval.by,
-        reason=f"carried out as revision {plan.sha[:12]} from step {plan.effective}",
-        at=at,
-    )
-    return _with(
+    reason = f"carried out as revision {plan.sha[:12]} from step {plan.effective}"
+    memory = _close(memory, proposal, "approved", (approval.by, reason), at)
+    return alter(
         memory,
         chain=[*memory.chain, plan],
         proposal=None,
         approval=None,
         late=0,
-        closed=_append(memory, closed),
         revision=Revision(
             plan_sha=plan.sha,
             kind=plan.kind,
@@ -164,9 +153,9 @@ def _fold_adoption(memory: Memory, action: RecordAdoption, at: Instant) -> Memor
     revision = memory.revision
     if revision is None or revision.plan_sha != action.plan_sha:
         return memory
-    adopted = _with(revision, adopted_at=at, adopted_step=action.step)
+    adopted = alter(revision, adopted_at=at, adopted_step=action.step)
     # What was measured under the parent says nothing about lateness under the child.
-    return _with(memory, revision=None, adopted=[*memory.adopted, adopted], late=0)
+    return alter(memory, revision=None, adopted=[*memory.adopted, adopted], late=0)
 
 
 def take_ask(memory: Memory, intent: OwnerIntent) -> Memory:
@@ -174,15 +163,15 @@ def take_ask(memory: Memory, intent: OwnerIntent) -> Memory:
     if intent.verb != "amend" and len(memory.asks) >= MAX_ASKS:
         text = f"{MAX_ASKS} wishes about the plan wait for an answer already"
         refusal = Answer(nonce=intent.nonce, accepted=False, text=text)
-        return _with(memory, answers=[*memory.answers, refusal][-MAX_ANSWERS:])
+        return alter(memory, answers=[*memory.answers, refusal][-MAX_ANSWERS:])
     if intent.verb != "amend":
-        return _with(memory, asks=[*memory.asks, intent])
+        return alter(memory, asks=[*memory.asks, intent])
     if intent.terms is None:
         return memory
     before = memory.policy
     # The owner's word on the deadline, even the same, confirms the clock that it is read by.
     notes = [note for note in memory.notes if note[0] != "clock"]
-    memory = _with(memory, policy=_with(before, terms=intent.terms), notes=notes)
+    memory = alter(memory, policy=alter(before, terms=intent.terms), notes=notes)
     return amend_terms(memory, before)
 
 
@@ -191,7 +180,7 @@ def amend_terms(memory: Memory, before: Policy) -> Memory:
     if before.terms == memory.policy.terms:
         return memory
     notes = [note for note in memory.notes if note[0] != "clock"]
-    return _with(memory, late=0, evaluated_at=None, evaluation=None, notes=notes)
+    return alter(memory, late=0, evaluated_at=None, evaluation=None, notes=notes)
 
 
 LEFT = "the run went on on another line"
@@ -205,20 +194,12 @@ def forget_plan_wishes(memory: Memory, at: Instant) -> Memory:
     taken: list[Revision] = []
     if (revision := memory.revision) is not None:
         # It governs the new line from its own step on.
-        taken = [_with(revision, adopted_at=at, adopted_step=revision.fork_step)]
+        taken = [alter(revision, adopted_at=at, adopted_step=revision.fork_step)]
     for ask in memory.asks:
         memory = _answer(memory, ask.nonce, LEFT, accepted=False)
     if (proposal := memory.proposal) is not None:
-        closed = Closed(
-            id=proposal.id,
-            kind=proposal.change.kind,
-            outcome="void",
-            by=CONTROLLER,
-            reason=LEFT,
-            at=at,
-        )
-        memory = _with(memory, closed=_append(memory, closed))
-    return _with(
+        memory = _close(memory, proposal, "void", (CONTROLLER, LEFT), at)
+    return alter(
         memory,
         adopted=[*memory.adopted, *taken],
         proposal=None,
@@ -237,4 +218,4 @@ def _answer(memory: Memory, nonce: str, text: str, *, accepted: bool = True) -> 
         return memory
     answer = Answer(nonce=nonce, accepted=accepted, text=text)
     asks = [ask for ask in memory.asks if ask.nonce != nonce]
-    return _with(memory, asks=asks, answers=[*memory.answers, answer][-MAX_ANSWERS:])
+    return alter(memory, asks=asks, answers=[*memory.answers, answer][-MAX_ANSWERS:])

@@ -1,6 +1,6 @@
 """What the controller remembers: a pure fold over ledger records, rebuilt by whoever comes next."""
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 from contract.plan import Frozen, Plan
 from contract.wire import Drain
@@ -9,6 +9,13 @@ from controller.core.policy import Policy
 from controller.core.proposal import Answer, Approval, Closed, Proposal, Revision
 from controller.core.readings import Instant
 from controller.core.snapshot import OwnerIntent
+
+Model = TypeVar("Model", bound=Frozen)
+
+
+def alter(model: Model, **changes: object) -> Model:
+    """Return a copy of a frozen model with some members replaced."""
+    return model.model_copy(update=changes)
 
 
 class Incident(Frozen):

@@ -10,9 +10,10 @@ from itertools import pairwise
 
 from contract.data import cursors_at
 from contract.plan import MixtureStage, Plan, check_child, check_plan
-from contract.schedule import Knots, round_binary32, shares_past, value_at
+from contract.schedule import last_rise, round_binary32, shares_past, value_at
 from controller.core.fit import buffer_bytes, find_misfits, memory_limit_bytes
 from controller.core.proposal import Proof
+from controller.core.revise import align_up
 from controller.core.terms import Terms
 
 PERCENT = 100
@@ -64,12 +65,6 @@ def last_window_step(genesis: Plan, terms: Terms) -> int:
 def floor_steps(genesis: Plan, terms: Terms) -> int:
     """Return the fewest steps that hold the floor's share of the original tokens."""
     return -(-terms.floor_percent * genesis.total_steps // PERCENT)
-
-
-def warm_up_end(knots: Knots) -> int:
-    """Return the step at which the values stop to rise; 0 where they never do."""
-    rises = [right[0] for left, right in pairwise(knots) if right[1] > left[1]]
-    return max(rises, default=0)
 
 
 Found = tuple[bool, str, str]
@@ -133,7 +128,7 @@ def prove_pinned(case: Case) -> Found:
 
 def prove_warm_up(case: Case) -> Found:
     """The warm-up is over at the fork."""
-    end = warm_up_end(case.genesis.knots_of("learning_rate"))
+    end = last_rise(case.genesis.knots_of("learning_rate"))
     return case.fork >= end, f"fork at {case.fork:,}", f"at or after the warm-up's end ({end:,})"
 
 
@@ -190,7 +185,7 @@ def prove_monotone(case: Case) -> Found:
     rises = [
         right[0]
         for left, right in pairwise(knots)
-        if right[1] > left[1] and right[0] > warm_up_end(case.genesis.knots_of("learning_rate"))
+        if right[1] > left[1] and right[0] > last_rise(case.genesis.knots_of("learning_rate"))
     ]
     value = f"rises up to step {rises[0]:,}" if rises else "never rises"
     return not rises, value, "not upward after the warm-up"
@@ -254,7 +249,7 @@ def prove_midtrain(case: Case) -> Found:
     if last.start == 0:
         return True, "one stage", bound
     least = case.terms.midtrain_min_tokens
-    first = -(-case.fork // align) * align
+    first = align_up(case.fork, align)
     late = [
         stage.start
         for stage in stages

@@ -139,12 +139,15 @@ class Approval(Frozen):
     at: Instant
 
 
+Outcome = Literal["approved", "rejected", "expired", "void"]
+
+
 class Closed(Frozen):
     """A proposal that is over."""
 
     id: str
     kind: str
-    outcome: Literal["approved", "rejected", "expired", "void"]
+    outcome: Outcome
     by: str
     reason: str
     at: Instant

@@ -1,11 +1,12 @@
 """From a wish for a change to a proposal with its facts and proofs."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from contract.plan import Plan
+from contract.schedule import last_rise
 from controller.core.memory import Memory
 from controller.core.outlook import estimate_loss_cost, look_ahead, look_shorter, measure_lag
-from controller.core.proofs import Case, Room, last_window_step, prove, warm_up_end
+from controller.core.proofs import Case, Room, last_window_step, prove
 from controller.core.proposal import Change, Facts, Proof, Proposal, make_id
 from controller.core.readings import Instant
 from controller.core.revise import align_up, revise
@@ -31,10 +32,6 @@ class Draft:
     is_floor: bool = False
     is_last_call: bool = False
 
-    def of(self, change: Change, *, is_floor: bool) -> "Draft":
-        """Return the draft for another change."""
-        return replace(self, change=change, is_floor=is_floor)
-
 
 def lead_steps(memory: Memory, training: Training) -> int:
     """Return how many steps lie between publishing a revision and its effective step at least."""
@@ -51,7 +48,7 @@ def next_fork(memory: Memory, training: Training) -> int:
 def range_of_forks(memory: Memory, change: Change, training: Training) -> tuple[int, int]:
     """Return the first and last step at which the change may take effect."""
     plan, align = memory.plan, memory.plan.align_steps
-    warm = align_up(warm_up_end(memory.genesis.knots_of("learning_rate")), align)
+    warm = align_up(last_rise(memory.genesis.knots_of("learning_rate")), align)
     match change.kind:
         case "horizon":
             first = max(next_fork(memory, training), warm)

@@ -4,6 +4,7 @@ Rules in order; the first that has something to say wins. The gang's track never
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from contract.plan import Plan
 from controller.core.actions import (
@@ -109,16 +110,19 @@ def find_expiry(snapshot: Snapshot, memory: Memory, proposal: Proposal) -> str |
     return find_contradiction(memory.plan, proposal.change, fork)
 
 
-def _close(memory: Memory, proposal: Proposal, outcome: str, why: str) -> Answer:
-    action = CloseProposal.model_validate(
-        {
-            "reason": why,
-            "nonce": str(memory.seq),
-            "proposal": proposal.id,
-            "outcome": outcome,
-            "by": CONTROLLER,
-        }
+def close(
+    memory: Memory, proposal: Proposal, outcome: Literal["expired", "void"], why: str
+) -> CloseProposal:
+    """Return the end of a proposal by the controller."""
+    return CloseProposal(
+        reason=why, nonce=str(memory.seq), proposal=proposal.id, outcome=outcome, by=CONTROLLER
     )
+
+
+def _close(
+    memory: Memory, proposal: Proposal, outcome: Literal["expired", "void"], why: str
+) -> Answer:
+    action = close(memory, proposal, outcome, why)
     return Answer(f"proposal {proposal.id} is {outcome}: {why}", [action], wake_in_ms=0)
 
 
@@ -333,23 +337,20 @@ def propose(snapshot: Snapshot, memory: Memory) -> Answer | None:
     training = find_training(snapshot, memory)
     if training is None or evaluation is None or explain_silence(snapshot, memory) is not None:
         return None
-    floor, highest = floor_steps(memory.genesis, terms), highest_cut(memory)
+    floor = floor_steps(memory.genesis, terms)
+    total, found = find_horizon(memory, evaluation.pace, snapshot.now, floor)
     draft = Draft(
-        change=Change(kind="horizon", total_steps=highest),
+        change=Change(kind="horizon", total_steps=min(total, highest_cut(memory))),
         author=CONTROLLER,
         nonce=str(memory.seq),
         reason=describe_trigger(memory),
         now=snapshot.now,
+        is_floor=(found.on_time_permille or 0) < terms.target_percent * PERMILLE,
         is_last_call=evaluation.is_last_call and memory.late < terms.evaluations,
     )
-    total, found = find_horizon(memory, evaluation.pace, snapshot.now, floor)
     first, _ = range_of_forks(memory, draft.change, training)
-    shortest = Change(kind="horizon", total_steps=total)
-    if (why := find_contradiction(memory.plan, shortest, first)) is not None:
+    if (why := find_contradiction(memory.plan, draft.change, first)) is not None:
         return _decline(draft.nonce, why)
-    is_floor = (found.on_time_permille or 0) < terms.target_percent * PERMILLE
-    change = Change(kind="horizon", total_steps=min(total, highest))
-    draft = draft.of(change, is_floor=is_floor)
     return _put_up(draft_proposal(snapshot, memory, training, draft), draft)
 
 

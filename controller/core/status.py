@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from contract.exits import PLANNED, describe_exit
 from contract.wire import Phase
-from controller.core.ancestry import list_usable
+from controller.core.ancestry import list_restorable, list_usable
 from controller.core.figures import Figures
 from controller.core.memory import AttemptMemory, Incident, Memory
 from controller.core.readings import Unknown
@@ -165,10 +165,8 @@ def _first_step_of(memory: Memory, store: StoreView | Unknown) -> int | None:
     """Return the step that the next gang restores: of the newest checkpoint, else of the fork."""
     if isinstance(store, Unknown):
         return None
-    usable = list_usable(memory.chain, store.checkpoints)
-    if memory.restore_verified:
-        usable = [it for it in usable if it.verified]
-    return usable[-1].step if usable else memory.plan.line.fork_step
+    restorable = list_restorable(memory, store)
+    return restorable[-1].step if restorable else memory.plan.line.fork_step
 
 
 def _phase_of(snapshot: Snapshot) -> str | None:

@@ -7,7 +7,7 @@ from controller.core.forecast import Forecast, Lag
 from controller.core.memory import Memory
 from controller.core.outlook import look_ahead, measure_lag
 from controller.core.pace import PaceView
-from controller.core.proposal import EXPIRY_EVALUATIONS, Closed, Proof, Proposal, Revision
+from controller.core.proposal import EXPIRY_EVALUATIONS, Closed, Proposal, Revision
 from controller.core.prospect import find_fork
 from controller.core.readings import Instant, Unknown
 from controller.core.replan import explain_silence
@@ -223,13 +223,8 @@ def describe_proposal(proposal: Proposal, terms: Terms) -> Status:
             "shortfall_ms": facts.shortfall_ms,
             "rank_bytes": facts.rank_bytes,
         },
-        "proofs": [describe_proof(it) for it in facts.proofs],
+        "proofs": [it.model_dump(mode="json") for it in facts.proofs],
     }
-
-
-def describe_proof(proof: Proof) -> Status:
-    """Return a proof with its value and its bound, in words."""
-    return proof.model_dump(mode="json")
 
 
 def _describe_approval(memory: Memory) -> Status | None:

@@ -440,3 +440,13 @@ def test_chance_is_certain_once_the_due_instant_passed():
     assert run.memory.evaluation.reason == "P(on time) <0.1%"
     run.train_and_pass(60)
     assert run.memory.evaluation.reason == "P(on time) 0%"
+
+
+def test_cut_that_would_end_before_its_fork_is_declined():
+    # Late in a wide window: 840 steps would do, and the least change leaves 800, already trained.
+    run = a_dated_run(window_percent=90, floor_percent=50, min_change_percent=20)
+    run.train_and_pass(780)
+    rules = run.train_and_pass(30, step_s=60)
+    assert "propose" in rules
+    assert run.memory.proposal is None
+    assert run.memory.closed == []

@@ -6,8 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from contract.plan import check_child, check_plan
-from contract.schedule import value_at
-from controller.core.proofs import warm_up_end
+from contract.schedule import last_rise, value_at
 from controller.core.proposal import Change, WantedStage
 from controller.core.revise import align_up, revise
 from tests.contract.builders import a_plan, parts_of, plans
@@ -19,7 +18,7 @@ HOW = {"author": "controller", "reason": "late", "midtrain_steps": 0}
 def cuts(draw):
     """Draw a plan, an aligned fork after its warm-up, and fewer steps."""
     plan = draw(plans(min_steps=24))
-    first = align_up(max(1, warm_up_end(plan.knots_of("learning_rate"))), plan.align_steps)
+    first = align_up(max(1, last_rise(plan.knots_of("learning_rate"))), plan.align_steps)
     assume(first < plan.total_steps - 3)
     fork = align_up(draw(st.integers(first, plan.total_steps - 3)), plan.align_steps)
     assume(fork < plan.total_steps - 3)
