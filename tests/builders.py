@@ -15,7 +15,7 @@ from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.core.policy import Budget, Policy
 from controller.core.readings import Instant, Unknown
-from controller.core.replay import body_of
+from controller.core.recording import body_of
 from controller.core.snapshot import (
     CheckpointView,
     ControlView,

@@ -17,7 +17,7 @@ from controller.core.pace import PaceView
 from controller.core.policy import Budget, Policy
 from controller.core.proposal import Proposal
 from controller.core.readings import Instant
-from controller.core.replay import body_of
+from controller.core.recording import body_of
 from controller.core.snapshot import (
     ControlView,
     GangView,

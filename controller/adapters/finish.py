@@ -15,9 +15,9 @@ from controller.adapters.records import read_evals, read_histories
 from controller.adapters.rundir import text_of
 from controller.core.account import make_account
 from controller.core.chronicle import read_chronicle
-from controller.core.fold import read_actions
 from controller.core.launched import LaunchedRun
 from controller.core.memory import Memory
+from controller.core.recording import read_actions
 from controller.core.summary import Entropies, Evidence, make_summary
 from controller.ports import LedgerRecord
 

@@ -17,10 +17,11 @@ from controller.core.actions import (
     RecordAdoption,
     RecordIntent,
 )
-from controller.core.fold import Record, read_actions
+from controller.core.fold import Record
 from controller.core.policy import Policy
 from controller.core.proposal import Proposal
 from controller.core.readings import Instant
+from controller.core.recording import read_actions
 from controller.core.terms import Terms
 
 Fate = Literal["open", "approved", "rejected", "expired", "void"]

@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Protocol
 
-from pydantic import TypeAdapter
-
 from contract.plan import Plan
 from contract.wire import Restore
 from controller.core.actions import (
@@ -43,6 +41,7 @@ from controller.core.lines import REFUSAL
 from controller.core.memory import AttemptMemory, Incident, Memory, Model, Wanted, alter
 from controller.core.policy import Policy
 from controller.core.readings import Instant
+from controller.core.recording import read_actions
 from controller.core.snapshot import OwnerIntent
 
 MAX_KEYS = 64
@@ -50,8 +49,6 @@ MAX_TRIES = 32
 MAX_NOTES = 32
 MAX_PLANNED = 256
 MAX_NONCES = 4096
-
-ACTIONS: TypeAdapter[list[Action]] = TypeAdapter(list[Action])
 
 
 class Record(Protocol):
@@ -109,12 +106,6 @@ def fold(memory: Memory | None, record: Record) -> Memory:
         last_now=record.at,
         clock_ref=_clock_ref(memory, record.at),
     )
-
-
-def read_actions(body: Mapping[str, object]) -> list[Action]:
-    """Return the actions of a decision record's body."""
-    # From JSON, because strict models take enums and tuples from there only.
-    return ACTIONS.validate_json(json.dumps(body["actions"]))
 
 
 def _read(model: type[Model], value: object) -> Model:

@@ -1,15 +1,14 @@
 """Every decision of a ledger made again, and compared bit for bit."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from contract.canonical import encode_canonical
-from controller.core.actions import Decision
 from controller.core.decide import GANG, PLAN, decide
 from controller.core.fold import Record, fold
 from controller.core.memory import Memory
+from controller.core.recording import body_of, read_snapshot
 from controller.core.rules import Rule
 from controller.core.snapshot import Snapshot
 
@@ -39,11 +38,6 @@ class Replayed:
         return self.recorded == self.repeated
 
 
-def body_of(decision: Decision, snapshot: Snapshot) -> dict[str, object]:
-    """Return the body of a decision's record: all that a replay needs besides older records."""
-    return {**decision.model_dump(mode="json"), "snapshot": snapshot.model_dump(mode="json")}
-
-
 def replay(records: Iterable[VersionedRecord], core_version: str) -> list[Replayed]:
     """Return every recorded decision beside the one that this core makes of the same inputs.
 
@@ -68,7 +62,7 @@ def replay_one(
 ) -> Replayed:
     """Return one recorded decision beside its repetition; `memory` is that of all older records."""
     body = dict(record.body)
-    snapshot = Snapshot.model_validate_json(json.dumps(body["snapshot"]))
+    snapshot = read_snapshot(body)
     decision = decide(snapshot, memory, rules, plan_rules)
     return Replayed(
         seq=record.seq,

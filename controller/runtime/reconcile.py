@@ -13,7 +13,7 @@ from controller.core.decide import EFFECTS, GANG, PLAN, confirm, decide
 from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.core.readings import Instant
-from controller.core.replay import body_of
+from controller.core.recording import body_of
 from controller.core.rules import Rule
 from controller.core.snapshot import Snapshot
 from controller.ports import EpochLost, LedgerRecord, PortError

@@ -15,9 +15,10 @@ from controller.core.actions import (
     key_of,
 )
 from controller.core.decide import EFFECTS, PLAN
-from controller.core.fold import fold, read_actions
+from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.core.readings import Unknown
+from controller.core.recording import read_actions
 from controller.core.replay import replay_one
 from controller.core.rules import Rule
 from controller.core.snapshot import RankTelemetry, Snapshot

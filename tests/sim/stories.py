@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from contract.config import SourceFiles
 from controller.core.actions import Action
-from controller.core.fold import read_actions
 from controller.core.memory import Memory
 from controller.core.planning import make_genesis, make_policy
+from controller.core.recording import read_actions
 from controller.core.run_file import parse_run_file
 from controller.simulate.agenda import FIRST_WALL_MS
 from controller.simulate.campaign import new_random

@@ -6,8 +6,8 @@ from contract.exits import Exit
 from contract.model import PRESETS, Execution
 from contract.plan import chain_of
 from controller.core.actions import key_of
-from controller.core.fold import read_actions
 from controller.core.proposal import Change
+from controller.core.recording import read_actions
 from controller.core.terms import Fit
 from tests.builders import the, verbs_of
 from tests.plan_runs import a_dated_run, a_late_run

@@ -1,0 +1,111 @@
+"""Rows of ranks as columns of runs, so that a record of 704 ranks is as short as what differs.
+
+A gang in lock step says the same thing 704 times. A packed list holds, for each member of its
+rows, the runs of equal values down the rows; nothing is lost, and a reader still sees what was
+seen: `{"rows": 704, "columns": {"alive": [[704, true]], "rank": [[704, 0, 1]]}}`.
+
+A run is `[count, value]`, or `[count, first, step]` for whole numbers that grow evenly, or
+`[count]` where the rows lack the member. Members of members are named `outer.inner`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice, pairwise, takewhile
+from typing import cast
+
+Row = dict[str, object]
+Run = list[object]
+
+MIN_EVEN = 3
+"""Any two numbers grow evenly; from three on it says something."""
+ABSENT = object()
+"""Stands for a member that a row lacks."""
+
+
+def pack_rows(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return `rows` as columns of runs; the same rows give the same columns."""
+    flat = [dict(_flatten(row)) for row in rows]
+    names = sorted({name for row in flat for name in row})
+    columns = {name: _pack([row.get(name, ABSENT) for row in flat]) for name in names}
+    return {"rows": len(rows), "columns": columns}
+
+
+def unpack_rows(packed: object) -> list[Row]:
+    """Return the rows that were packed; a list, as older ledgers hold it, is returned as it is."""
+    if isinstance(packed, list):
+        return cast("list[Row]", packed)
+    members = cast("Mapping[str, object]", packed)
+    rows: list[Row] = [{} for _ in range(cast("int", members["rows"]))]
+    for name, runs in cast("Mapping[str, list[Run]]", members["columns"]).items():
+        path = name.split(".")
+        for row, value in zip(rows, _unpack(runs), strict=True):
+            if value is not ABSENT:
+                _place(row, path, value)
+    return rows
+
+
+def _flatten(row: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    for name, value in row.items():
+        assert "." not in name, name
+        if isinstance(value, dict) and value:
+            yield from _flatten(cast("Row", value), f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _place(row: Row, path: Sequence[str], value: object) -> None:
+    for name in path[:-1]:
+        row = cast("Row", row.setdefault(name, {}))
+    row[path[-1]] = value
+
+
+def _pack(values: Sequence[object]) -> list[Run]:
+    runs: list[Run] = []
+    start = 0
+    while start < len(values):
+        run = _find_run(values, start)
+        runs.append(run)
+        start += cast("int", run[0])
+    return runs
+
+
+def _find_run(values: Sequence[object], start: int) -> Run:
+    """Return the longest run that begins at `start`."""
+    value, count = values[start], _count_equal(values, start)
+    if value is ABSENT:
+        return [count]
+    if count == 1 and type(value) is int:
+        even = _count_even(values, start)
+        if even >= MIN_EVEN:
+            return [even, value, cast("int", values[start + 1]) - value]
+    return [count, value]
+
+
+def _count_equal(values: Sequence[object], start: int) -> int:
+    # Equal values of unequal types, such as 1 and true, are different things.
+    first, end = values[start], start + 1
+    while end < len(values) and values[end] == first and type(values[end]) is type(first):
+        end += 1
+    return end - start
+
+
+def _count_even(values: Sequence[object], start: int) -> int:
+    """Return how many whole numbers from `start` on grow by the same step."""
+    numbers = takewhile(lambda value: type(value) is int, islice(values, start, None))
+    steps = groupby(right - left for left, right in pairwise(cast("Iterator[int]", numbers)))
+    _, first = next(steps, (0, ()))
+    return 1 + sum(1 for _ in first)
+
+
+def _unpack(runs: Iterable[Run]) -> Iterator[object]:
+    for run in runs:
+        count = cast("int", run[0])
+        match run[1:]:
+            case []:
+                yield from [ABSENT] * count
+            case [value]:
+                yield from [value] * count
+            case [first, step]:
+                start, width = cast("int", first), cast("int", step)
+                yield from (start + index * width for index in range(count))
+            case more:
+                raise ValueError(f"a run of {len(more) + 1} members")
