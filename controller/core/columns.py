@@ -9,7 +9,7 @@ A run is `[count, value]`, or `[count, first, step]` for whole numbers that grow
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice, pairwise, takewhile
+from itertools import chain, groupby, islice, pairwise, takewhile
 from typing import cast
 
 Row = dict[str, object]
@@ -19,13 +19,13 @@ MIN_EVEN = 3
 """Any two numbers grow evenly; from three on it says something."""
 ABSENT = object()
 """Stands for a member that a row lacks."""
+NOTHING: Row = {}
+"""Stands for inner members that a row lacks."""
 
 
-def pack_rows(rows: Sequence[Mapping[str, object]]) -> dict[str, object]:
+def pack_rows(rows: Sequence[Row]) -> dict[str, object]:
     """Return `rows` as columns of runs; the same rows give the same columns."""
-    flat = [dict(_flatten(row)) for row in rows]
-    names = sorted({name for row in flat for name in row})
-    columns = {name: _pack([row.get(name, ABSENT) for row in flat]) for name in names}
+    columns = {name: _pack(values) for name, values in _cut_columns(rows, "")}
     return {"rows": len(rows), "columns": columns}
 
 
@@ -36,26 +36,30 @@ def unpack_rows(packed: object) -> list[Row]:
     members = cast("Mapping[str, object]", packed)
     rows: list[Row] = [{} for _ in range(cast("int", members["rows"]))]
     for name, runs in cast("Mapping[str, list[Run]]", members["columns"]).items():
-        path = name.split(".")
+        *path, last = name.split(".")
         for row, value in zip(rows, _unpack(runs), strict=True):
             if value is not ABSENT:
-                _place(row, path, value)
+                _find(row, path)[last] = value
     return rows
 
 
-def _flatten(row: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in row.items():
+def _cut_columns(rows: Sequence[Row], prefix: str) -> Iterator[tuple[str, list[object]]]:
+    """Yield each member's values down the rows, those of inner members by their full name."""
+    for name in dict.fromkeys(chain.from_iterable(rows)):
         assert "." not in name, name
-        if isinstance(value, dict) and value:
-            yield from _flatten(cast("Row", value), f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
+        values = [row.get(name, ABSENT) for row in rows]
+        inner = [cast("Row", it) if type(it) is dict else NOTHING for it in values]
+        if any(inner):
+            yield from _cut_columns(inner, f"{prefix}{name}.")
+            values = [ABSENT if held else it for it, held in zip(values, inner, strict=True)]
+        if any(value is not ABSENT for value in values):
+            yield prefix + name, values
 
 
-def _place(row: Row, path: Sequence[str], value: object) -> None:
-    for name in path[:-1]:
+def _find(row: Row, path: Sequence[str]) -> Row:
+    for name in path:
         row = cast("Row", row.setdefault(name, {}))
-    row[path[-1]] = value
+    return row
 
 
 def _pack(values: Sequence[object]) -> list[Run]:
@@ -83,6 +87,8 @@ def _find_run(values: Sequence[object], start: int) -> Run:
 def _count_equal(values: Sequence[object], start: int) -> int:
     # Equal values of unequal types, such as 1 and true, are different things.
     first, end = values[start], start + 1
+    if values.count(first) == len(values) and len({*map(type, values)}) == 1:
+        return len(values) - start
     while end < len(values) and values[end] == first and type(values[end]) is type(first):
         end += 1
     return end - start
