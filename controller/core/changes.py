@@ -15,6 +15,7 @@ ALLOWED = {
     "spec.gate": "not part of a running run",
     "spec.telemetry": "where figures go",
     "spec.record": "words",
+    "spec.simulation": "only a rehearsal reads it",
     "spec.data.alternatives": "declared mixtures, taken up by a revision only",
     "spec.fleet.peakFlopsPerDevice": "only MFU is measured against it",
     "spec.trainer.command": "a repaired trainer is a reason to relaunch",

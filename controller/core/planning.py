@@ -46,7 +46,7 @@ def make_policy(
     return Policy(
         run_uid=run_uid,
         run_name=run_file.metadata.name,
-        ranks=run_file.spec.fleet.processes,
+        ranks=run_file.spec.fleet.ranks,
         deadlines_ms=faults.deadlines.by_phase(),
         margin_ms=faults.margin,
         cascade_ms=faults.cascade,
@@ -128,7 +128,7 @@ def make_config(
         optimizer=spec.optimizer,
         sources=dict(sources),
         mesh=Mesh(
-            ranks=spec.fleet.processes,
+            ranks=spec.fleet.ranks,
             devices_per_rank=spec.fleet.devices_per_process,
             expert_axis=spec.fleet.axis,
         ),

@@ -23,30 +23,72 @@ from controller.core.fields import (
     Share,
     Span,
 )
+from controller.core.simulation import Simulation
 
 MINUTE_MS = 60_000
 
 
 class Fleet(Section):
-    """Where the ranks run."""
+    """Where the ranks run: processes of this machine, or racks of trays.
 
-    kind: Literal["local"] = "local"
+    Racks and trays count the spare ones. A local fleet is one rack, with one tray per process.
+    """
+
+    kind: Literal["local", "kubernetes"] = "local"
     processes: Positive = 1
+    declared_racks: Annotated[Positive, Field(alias="racks")] = 1
+    spare_racks: Count = 0
+    declared_trays: Annotated[Positive, Field(alias="traysPerRack")] = 1
+    spare_trays_per_rack: Count = 0
+    processes_per_tray: Positive = 1
     devices_per_process: Positive = 1
     expert_axis: Positive | None = None
-    """Devices over which the experts are spread; all of them when not given."""
+    """Devices over which the experts are spread; when not given, all, or all of a rack."""
     peak_flops_per_device: Positive | None = None
     """For MFU; measured by the trainer at start when not given."""
 
     @property
+    def racks(self) -> int:
+        """All racks."""
+        return self.declared_racks if self.kind == "kubernetes" else 1
+
+    @property
+    def trays_per_rack(self) -> int:
+        """All trays of a rack."""
+        return self.declared_trays if self.kind == "kubernetes" else self.processes
+
+    @property
+    def ranks_per_rack(self) -> int:
+        """Processes of a rack that trains."""
+        return (self.trays_per_rack - self.spare_trays_per_rack) * self.processes_per_tray
+
+    @property
+    def ranks(self) -> int:
+        """All processes of the gang."""
+        return (self.racks - self.spare_racks) * self.ranks_per_rack
+
+    @property
     def devices(self) -> int:
         """All devices of the gang."""
-        return self.processes * self.devices_per_process
+        return self.ranks * self.devices_per_process
 
     @property
     def axis(self) -> int:
         """The expert axis in force."""
-        return self.expert_axis or self.devices
+        return self.expert_axis or self.ranks_per_rack * self.devices_per_process
+
+
+FLEET_FIELDS: dict[str, tuple[str, ...]] = {
+    "local": ("processes",),
+    "kubernetes": (
+        "declared_racks",
+        "spare_racks",
+        "declared_trays",
+        "spare_trays_per_rack",
+        "processes_per_tray",
+    ),
+}
+"""Fields that one kind of fleet has alone."""
 
 
 class Trainer(Section):
@@ -69,7 +111,10 @@ class Stage(Section):
     parts: Annotated[dict[str, Count], Field(min_length=1)]
 
 
-Stages = Annotated[list[Stage], Field(min_length=1)]
+MAX_STAGES = 100
+"""They begin at whole percents."""
+MAX_SOURCES = 1_000
+Stages = Annotated[list[Stage], Field(min_length=1, max_length=MAX_STAGES)]
 
 
 class Source(Section):
@@ -92,11 +137,12 @@ class Data(Section):
     """Which text, in which shares."""
 
     sources: Annotated[
-        dict[RunName, Annotated[Source, BeforeValidator(_split_source)]], Field(min_length=1)
+        dict[RunName, Annotated[Source, BeforeValidator(_split_source)]],
+        Field(min_length=1, max_length=MAX_SOURCES),
     ]
     block_tokens: Positive
     mixture: Stages
-    alternatives: dict[RunName, Stages] = {}  # noqa: RUF012  # frozen model
+    alternatives: Annotated[dict[RunName, Stages], Field(max_length=MAX_SOURCES)] = {}  # noqa: RUF012  # frozen model
     """Mixtures declared ahead for a later change: `ctl replan NAME --mixture @NAME`."""
 
 
@@ -134,7 +180,7 @@ class Schedule(Section):
     peak_learning_rate: Annotated[dict[str, DecimalString], Field(min_length=1)]
     final_percent: Percent = 5
     weight_decay: WeightDecay | None = None
-    context: Annotated[list[Context], Field(min_length=1)]
+    context: Annotated[list[Context], Field(min_length=1, max_length=MAX_STAGES)]
 
 
 class Execution(Section):
@@ -302,6 +348,7 @@ class Spec(Section):
     gate: Gate | None = None
     telemetry: Telemetry = Telemetry()
     record: Record = Record()
+    simulation: Simulation = Simulation()
 
     @property
     def total_steps(self) -> int:

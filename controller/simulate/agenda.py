@@ -24,6 +24,8 @@ class Agenda:
         default_factory=list[tuple[int, int, Happening]]
     )
     _number: "itertools.count[int]" = field(default_factory=itertools.count)
+    _end_ms: int = 0
+    """Where the run under way will stop."""
 
     def after(self, delay_ms: int, happening: Happening) -> None:
         """Let `happening` happen `delay_ms` from now."""
@@ -31,12 +33,18 @@ class Agenda:
         heapq.heappush(self._queue, entry)
 
     def run_until(self, end_ms: int) -> None:
-        """Let everything happen up to `end_ms`, then stand there."""
-        while self._queue and self._queue[0][0] <= end_ms:
+        """Let everything happen up to `end_ms`, or to where it is hastened, then stand there."""
+        before_ms, self._end_ms = self._end_ms, end_ms
+        while self._queue and self._queue[0][0] <= self._end_ms:
             at_ms, _, happening = heapq.heappop(self._queue)
             self.now_ms = max(self.now_ms, at_ms)
             happening()
-        self.now_ms = max(self.now_ms, end_ms)
+        self.now_ms = max(self.now_ms, self._end_ms)
+        self._end_ms = before_ms
+
+    def hasten(self, end_ms: int) -> None:
+        """Let the run under way stop at `end_ms` already."""
+        self._end_ms = min(self._end_ms, max(end_ms, self.now_ms))
 
     def reboot(self) -> None:
         """Start the monotonic clock anew under another boot id."""

@@ -198,15 +198,19 @@ class SimGang:
 
     def plan_next(self) -> None:
         """Make an event of the next interruption."""
+        stop, turn = min(self.list_stops()), self.turn
+        due_ms = self.since_ms + (stop - self.base) * self.home.pace.step_ms
+        self.home.agenda.after(due_ms - self.home.agenda.now_ms, lambda: self.reach(stop, turn))
+
+    def list_stops(self) -> list[int]:
+        """Return the steps ahead at which something interrupts, in no order."""
         home, every = self.home, self.home.pace.save_every
         stops = [self.plan.total_steps, (self.base // every + 1) * every]
         stops += [step for step in home.poison if step > self.base]
         stops += [step for step in (self.follower.boundary, self.follower.restart_step) if step]
         if self.drain_step is not None:
             stops.append(max(self.drain_step, self.base))
-        stop, turn = min(stops), self.turn
-        due_ms = self.since_ms + (stop - self.base) * home.pace.step_ms
-        home.agenda.after(due_ms - home.agenda.now_ms, lambda: self.reach(stop, turn))
+        return stops
 
     def reach(self, step: int, turn: int) -> None:
         """The step count arrived at an interruption."""
@@ -228,8 +232,14 @@ class SimGang:
         else:
             is_due = step == self.follower.boundary
             if (is_due and self.adopt(step)) or step % home.pace.save_every == 0:
-                self.save(step)
-            self.go_on(step)
+                self.pause(step)
+            else:
+                self.go_on(step)
+
+    def pause(self, step: int) -> None:
+        """Begin a save, and go on."""
+        self.save(step)
+        self.go_on(step)
 
     def adopt(self, step: int) -> bool:
         """Put what is pending in force; what ran before is logged under the plan before it."""

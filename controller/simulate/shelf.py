@@ -49,6 +49,7 @@ class Shelf:
     ever_verified: bool = False
     reads_back: bool = True
     """False: nothing can be verified, not even by restoring it."""
+    keep: int = KEEP
 
     def view(self) -> StoreView:
         """Return what the controller sees."""
@@ -79,7 +80,7 @@ class Shelf:
         made.verified = True
         self.ever_verified = True
         verified = [c for c in self.checkpoints if c.verified and not c.quarantined]
-        for old in sorted(verified, key=lambda one: one.step)[:-KEEP]:
+        for old in sorted(verified, key=lambda one: one.step)[: -self.keep]:
             self.checkpoints.remove(old)
 
     def choose(self, chain: Sequence[Plan], restore: Restore) -> SimCheckpoint | None:
