@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-Count = Annotated[int, Field(ge=1, strict=True)]
-Decimal = Annotated[str, Field(pattern=r"^\d+(\.\d+)?$")]
+Count = Annotated[int, Field(ge=1, le=2**40, strict=True)]
+"""Bounded where no machine will hold it, so that sums over a shape stay small."""
+Decimal = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=60)]
 CapacityPercent = Annotated[int, Field(ge=1, le=1000, strict=True)]
 Finding = tuple[str, str]
 """A rule id and a sentence that names field, value and bound."""
@@ -33,7 +34,7 @@ class ModelShape(_Frozen):
 
     vocabulary: Count
     width: Count
-    blocks: Count
+    blocks: Annotated[int, Field(ge=1, le=10_000, strict=True)]
     heads: Count
     kv_heads: Count
     head_dim: Count

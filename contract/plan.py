@@ -28,7 +28,7 @@ Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 FractionText = Annotated[str, StringConstraints(pattern=r"^[0-9]+/[1-9][0-9]*$")]
 StagePercent = Annotated[int, Field(ge=0, le=99)]
-DecimalText = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?$")]
+DecimalText = Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?$", max_length=60)]
 
 ROOT_LINE = "main"
 

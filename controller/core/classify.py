@@ -28,6 +28,10 @@ CAUSES: dict[int, str] = {
     Exit.TERMINATED: "killed",
 }
 """Other codes above 128 are crashes, the rest errors."""
+CAUSE_NAMES = sorted(
+    {*CAUSES.values(), "crashed", "early_exit", "out_of_memory", "start", "unknown_end"}
+)
+"""All that an incident's cause can be."""
 
 MEMORY_WORDS = ("RESOURCE_EXHAUSTED", "out of memory", "OOMKilled", "MemoryError")
 """What a rank's own words hold when memory ran out."""

@@ -12,10 +12,16 @@ from contract.plan import Name
 
 UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 MAX_DURATION_MS = 100_000 * UNITS_MS["d"]
-DURATION = re.compile(r"([0-9]+)(ms|s|m|h|d)")
+DURATION = re.compile(r"([0-9]{1,18})(ms|s|m|h|d)")
 DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 MAX_DECIMAL_CHARS = 60
 NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+OUTSIDE_NAME = re.compile(r"[^a-z0-9._-]")
+MAX_COUNT = 10**18
+"""Far above any count of tokens or FLOP/s, and within what every reader of JSON keeps exact."""
+YEARS = (2000, 2200)
+"""Instants outside are slips, and near the ends of the calendar no offset can be applied."""
+MAX_INSTANT_CHARS = 40
 
 
 class Section(BaseModel):
@@ -61,11 +67,17 @@ Span = Annotated[Duration, AfterValidator(_require_some)]
 
 def _require_instant(text: str) -> str:
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text[:MAX_INSTANT_CHARS])
     except ValueError as error:
         raise PydanticCustomError(
             "value.instant", 'it must be an instant such as "2027-01-31T18:00:00+01:00"'
         ) from error
+    if not YEARS[0] <= moment.year < YEARS[1]:
+        raise PydanticCustomError(
+            "value.instant-year",
+            "it must be in the years {low} to {high}",
+            {"low": YEARS[0], "high": YEARS[1] - 1},
+        )
     if moment.tzinfo is None:
         raise PydanticCustomError(
             "value.instant-offset", 'it needs an offset: "Z", or "+01:00", after the time'
@@ -92,9 +104,14 @@ DecimalString = Annotated[str, AfterValidator(_require_decimal)]
 
 def _require_name(text: str) -> str:
     if not NAME.fullmatch(text):
+        outside = OUTSIDE_NAME.search(text)
+        # Said by its number: a Cyrillic letter looks like a Latin one.
+        why = f" (here is U+{ord(outside[0]):04X})" if outside else ""
         raise PydanticCustomError(
             "value.name",
-            "it must be 1 to 63 of a-z, 0-9, '.', '_' and '-', with a letter or digit at each end",
+            "it must be 1 to 63 of a-z, 0-9, '.', '_' and '-', with a letter or digit at each"
+            " end{why}",
+            {"why": why},
         )
     return text
 
@@ -118,5 +135,5 @@ def _percent(low: int, high: int) -> AfterValidator:
 Percent = Annotated[int, _percent(0, 100)]
 Share = Annotated[int, _percent(1, 100)]
 CapacityPercent = Annotated[int, _percent(1, 1000)]
-Positive = Annotated[int, Field(ge=1)]
-Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Count = Annotated[int, Field(ge=0, le=MAX_COUNT)]

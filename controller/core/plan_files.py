@@ -62,7 +62,7 @@ def _parse_within(text: str, run_text: str, place: tuple[str, ...], told: tuple[
     assert isinstance(whole, dict), "an accepted run file"
     _put(cast("Members", whole), ("spec", *place), document)
     try:
-        return parse_document(cast("Members", whole), advice).spec
+        return parse_document(cast("Members", whole), advice, is_accepted=True).spec
     except SpecError as error:
         raise SpecError([_shorten(it, place) for it in error.problems]) from error
 

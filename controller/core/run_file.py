@@ -1,6 +1,7 @@
 """Parses the run file: all of its problems at once, each with field, value, bound, next command."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import cast
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -8,9 +9,17 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from contract.model import PRESETS, ModelShape, shape_of
-from controller.core.problems import Problem, SpecError, show_value, suggest_name
+from controller.core.problems import (
+    MAX_PROBLEMS,
+    Problem,
+    SpecError,
+    shorten,
+    show_value,
+    suggest_name,
+)
+from controller.core.slips import SLIPS
 from controller.core.spec import RunFile, Spec
-from controller.core.spec_rules import RULES, Finding, show
+from controller.core.spec_rules import RULES, Finding, Rule, show
 from controller.core.yaml_text import read_yaml
 
 Members = dict[str, object]
@@ -21,8 +30,11 @@ def advise(file_name: str) -> str:
     return f"Edit {file_name}, then: ctl launch {file_name} --dry-run"
 
 
-def parse_run_file(text: str, file_name: str = "run.yaml") -> RunFile:
+def parse_run_file(text: str, file_name: str = "run.yaml", *, is_accepted: bool = False) -> RunFile:
     """Return the run file in `text`.
+
+    `is_accepted`: a run was launched with it. Slips are not looked for: a rule that is newer than
+    the run must not keep it from being steered.
 
     Raises:
         SpecError: with every problem that can be told, in the order of the fields.
@@ -34,16 +46,22 @@ def parse_run_file(text: str, file_name: str = "run.yaml") -> RunFile:
             bound = "a run file is a mapping that begins with apiVersion, kind, metadata, spec"
             problems = [Problem("field.type", "file", None, bound, advice)]
         raise SpecError(problems)
-    return parse_document(cast("Members", document), advice, problems)
+    return parse_document(cast("Members", document), advice, problems, is_accepted=is_accepted)
 
 
-def parse_document(document: Members, advice: str, problems: Sequence[Problem] = ()) -> RunFile:
+def parse_document(
+    document: Members,
+    advice: str,
+    problems: Sequence[Problem] = (),
+    *,
+    is_accepted: bool = False,
+) -> RunFile:
     """Return the run file that a YAML document holds; `problems` are those of reading it.
 
     Raises:
         SpecError: as above.
     """
-    parser = _Parser(document, advice)
+    parser = _Parser(document, advice, RULES if is_accepted else (*RULES, *SLIPS))
     run_file = parser.parse()
     found = [*problems, *parser.problems]
     if found or run_file is None:
@@ -75,10 +93,11 @@ def _first_per_field(problems: Iterable[Problem]) -> list[Problem]:
 class _Parser:
     """One document on its way to a run file."""
 
-    def __init__(self, document: Members, advice: str) -> None:
+    def __init__(self, document: Members, advice: str, rules: Sequence[Rule]) -> None:
         self.problems: list[Problem] = []
         self._advice = advice
         self._document = document
+        self._rules = rules
 
     def parse(self) -> RunFile | None:
         members = dict(self._document)
@@ -88,8 +107,8 @@ class _Parser:
         try:
             run_file = RunFile.model_validate(members)
         except ValidationError as error:
-            details = (it for it in error.errors() if it["loc"] != UNWORKED_SHAPE)
-            self.problems += map(self._explain, details)
+            details = [it for it in error.errors() if it["loc"] != UNWORKED_SHAPE]
+            self.problems += map(self._explain, details[:MAX_PROBLEMS])
             self._apply_rules(_parse_sections(members.get("spec")))
             return None
         self._apply_rules({name: getattr(run_file.spec, name) for name in Spec.model_fields})
@@ -102,6 +121,7 @@ class _Parser:
             return spec
         overrides = dict(cast("Members", raw))
         preset = overrides.pop("preset", None)
+        overrides = {name: value for name, value in overrides.items() if self._is_known_size(name)}
         if not isinstance(preset, str) or preset not in PRESETS:
             bound = f"it must be one of {', '.join(sorted(PRESETS))}"
             self._add("model.preset", "spec.model.preset", show_value(preset), bound)
@@ -116,11 +136,20 @@ class _Parser:
             return {**spec, "model": {"preset": preset}}
         return {**spec, "model": {"preset": preset, "shape": shape}}
 
+    def _is_known_size(self, name: str) -> bool:
+        # The shape's model reads snake_case, too: then a size could be given twice.
+        if name in _names_of(ModelShape):
+            return True
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(self._explain_unknown(("spec", "model", name)))
+        return False
+
     def _apply_rules(self, sections: Mapping[str, object]) -> None:
         spec = Spec.model_construct(_fields_set=None, **sections)
-        for rule in RULES:
+        for rule in self._rules:
             if all(name in sections for name in rule.sections):
-                self.problems += to_problems(rule.check(spec), self._advice)
+                found = islice(rule.check(spec), MAX_PROBLEMS)
+                self.problems += to_problems(found, self._advice)
 
     def _add(self, rule: str, field: str, value: str | None, bound: str) -> None:
         self.problems.append(Problem(rule, field, value, bound, self._advice))
@@ -140,8 +169,13 @@ class _Parser:
     def _explain_unknown(self, path: tuple[int | str, ...]) -> Problem:
         parent, name = ".".join(map(str, path[:-1])) or "file", str(path[-1])
         known = _names_at(path[:-1])
-        bound = f'unknown field "{name}". {suggest_name(name, known)}'
+        bound = f'unknown field "{_spell(name)}". {suggest_name(name, known)}'
         return Problem("field.unknown", parent, None, bound, self._advice)
+
+
+def _spell(name: str) -> str:
+    """Return a name with what is not ASCII by its number: look-alikes show."""
+    return shorten(name.encode("ascii", "backslashreplace").decode())
 
 
 UNWORKED_SHAPE = ("spec", "model", "shape")
@@ -152,26 +186,29 @@ RULE_OF = {
     "less_than_equal": "value.bound",
     "literal_error": "value.choice",
     "too_short": "value.empty",
+    "too_long": "value.many",
     "string_pattern_mismatch": "value.decimal",
+    "string_too_long": "value.decimal",
 }
 
 
 def _bound_of(detail: ErrorDetails) -> str:
     context = detail.get("ctx", {})
-    match detail["type"]:
-        case "greater_than_equal":
-            return f"it must be at least {context['ge']}"
-        case "less_than_equal":
-            return f"it must be at most {context['le']}"
-        case "literal_error":
-            return f"it must be {context['expected']}"
-        case "too_short":
-            return "it must not be empty"
-        case "string_pattern_mismatch":
-            return 'it must be a decimal string such as "0.003"'
-        case kind:
-            return f"it must be {WANTED.get(kind.removesuffix('_type'), detail['msg'])}"
+    kind = detail["type"]
+    if kind in BOUNDS:
+        return BOUNDS[kind].format(**context)
+    return f"it must be {WANTED.get(kind.removesuffix('_type'), detail['msg'])}"
 
+
+BOUNDS = {
+    "greater_than_equal": "it must be at least {ge}",
+    "less_than_equal": "it must be at most {le}",
+    "literal_error": "it must be {expected}",
+    "too_short": "it must not be empty",
+    "too_long": "it must have at most {max_length} members",
+    "string_pattern_mismatch": 'it must be a decimal string such as "0.003"',
+    "string_too_long": "it must be a decimal string of at most {max_length} characters",
+}
 
 WANTED = {
     "int": "a whole number",

@@ -11,11 +11,16 @@ from contract import model
 from contract.config import SourceFiles
 from contract.schedule import MAX_BINARY32
 from controller.core.fields import format_duration
-from controller.core.problems import show_value, suggest_name
-from controller.core.spec import Context, Spec, Stage
-
-Finding = tuple[str, str, object, str]
-"""Rule id, field, value (None: the sentence stands alone) and bound."""
+from controller.core.problems import Finding, show_value, suggest_name
+from controller.core.simulation_rules import (
+    check_declared,
+    check_failures,
+    check_launch,
+    check_mfu,
+    check_noise,
+    check_throughput,
+)
+from controller.core.spec import FLEET_FIELDS, Context, Fleet, Spec, Stage
 
 DUMP_MS = 10_000
 """What a rank may need to write the stacks of its threads on a loaded machine."""
@@ -36,18 +41,65 @@ class Rule:
 # --- fleet and model ---
 
 
-def check_fleet(spec: Spec) -> Iterable[Finding]:
-    """The expert axis is whole devices and divides them."""
+def check_fleet_kind(spec: Spec) -> Iterable[Finding]:
+    """Only fields of the fleet's own kind are given, and racks and trays where there are any."""
     fleet = spec.fleet
-    if fleet.devices % fleet.axis:
-        bound = f"it must divide the {fleet.devices} devices (processes x devicesPerProcess)"
-        yield "fleet.expert-axis", "spec.fleet.expertAxis", fleet.axis, bound
+    names = {name: field.alias or name for name, field in Fleet.model_fields.items()}
+    given = fleet.model_fields_set
+    for kind, fields in FLEET_FIELDS.items():
+        for name in fields:
+            if kind != fleet.kind and name in given:
+                bound = f"{names[name]} is of kind {kind}, and this fleet is {fleet.kind}"
+                yield "fleet.other-kind", "spec.fleet", None, bound
+    for name in ("declared_racks", "declared_trays"):
+        if fleet.kind == "kubernetes" and name not in given:
+            yield "fleet.missing", f"spec.fleet.{names[name]}", None, "it must be given"
+
+
+def has_ranks(spec: Spec) -> bool:
+    """Return whether spares leave racks and trays to train on."""
+    fleet = spec.fleet
+    return fleet.spare_racks < fleet.racks and fleet.spare_trays_per_rack < fleet.trays_per_rack
+
+
+def check_spares(spec: Spec) -> Iterable[Finding]:
+    """Spares leave racks and trays to train on."""
+    fleet = spec.fleet
+    if fleet.spare_racks >= fleet.racks:
+        bound = f"it must be below racks ({fleet.racks}), which count the spare ones"
+        yield "fleet.spare-racks", "spec.fleet.spareRacks", fleet.spare_racks, bound
+    if fleet.spare_trays_per_rack >= fleet.trays_per_rack:
+        field = "spec.fleet.spareTraysPerRack"
+        bound = f"it must be below traysPerRack ({fleet.trays_per_rack}), which count the spare"
+        yield "fleet.spare-trays", field, fleet.spare_trays_per_rack, f"{bound} ones"
+
+
+def check_fleet(spec: Spec) -> Iterable[Finding]:
+    """The expert axis is whole devices and divides them, within a rack."""
+    fleet = spec.fleet
+    if not has_ranks(spec) or fleet.devices % fleet.axis == 0:
+        yield from _check_rack_axis(spec)
+        return
+    within = "racks x trays x" if fleet.kind == "kubernetes" else "processes x"
+    bound = f"it must divide the {fleet.devices} devices ({within} devicesPerProcess)"
+    yield "fleet.expert-axis", "spec.fleet.expertAxis", fleet.axis, bound
+
+
+def _check_rack_axis(spec: Spec) -> Iterable[Finding]:
+    fleet = spec.fleet
+    devices = fleet.ranks_per_rack * fleet.devices_per_process
+    if has_ranks(spec) and fleet.kind == "kubernetes" and devices % fleet.axis:
+        bound = (
+            f"it must divide the {devices} devices of a rack that train: experts are exchanged"
+            " within one"
+        )
+        yield "fleet.rack-axis", "spec.fleet.expertAxis", fleet.axis, bound
 
 
 def check_mesh(spec: Spec) -> Iterable[Finding]:
     """The model fits the mesh at every context length."""
     fleet = spec.fleet
-    if fleet.devices % fleet.axis:
+    if not has_ranks(spec) or fleet.devices % fleet.axis:
         return
     execution = make_execution(spec)
     told: set[str] = set()
@@ -295,6 +347,8 @@ def check_contingency(spec: Spec) -> Iterable[Finding]:
 
 
 RULES = (
+    Rule(("fleet",), check_fleet_kind),
+    Rule(("fleet",), check_spares),
     Rule(("fleet",), check_fleet),
     Rule(("fleet", "model", "execution", "batch", "schedule"), check_mesh),
     Rule(("budget", "batch"), check_budget),
@@ -309,6 +363,12 @@ RULES = (
     Rule(("checkpoints", "budget", "batch"), check_cadence),
     Rule(("evaluation",), check_evaluation),
     Rule(("contingency", "deadline", "schedule"), check_contingency),
+    Rule(("data",), check_declared),
+    Rule(("simulation",), check_throughput),
+    Rule(("simulation", "fleet"), check_mfu),
+    Rule(("simulation",), check_noise),
+    Rule(("simulation",), check_failures),
+    Rule(("simulation", "deadline"), check_launch),
 )
 
 

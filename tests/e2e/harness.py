@@ -37,7 +37,7 @@ spec:
     warmupPercent: 5
     peakLearningRate: {{matrix: "0.5", other: "0.5"}}
     context: [{{fromPercent: 0, length: 64}}]
-  evaluation: {{everySteps: 25, sequences: 2, finalSequences: 4}}
+  evaluation: {{everySteps: 20, sequences: 2, finalSequences: 4}}
   checkpoints: {{everySteps: 10, keep: 3}}
   contingency: {{maxEpochs: 100}}
 """

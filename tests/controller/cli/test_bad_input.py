@@ -1,5 +1,7 @@
 """Bad input: field, value, bound, next command; exit code 2; nothing started or written."""
 
+import os
+
 import psutil
 import pytest
 
@@ -11,7 +13,9 @@ def listing(folder):
     return sorted(str(path) for path in folder.rglob("*"))
 
 
-@pytest.mark.parametrize(("rule", "old", "new", "words"), BAD + BAD_HERE)
+@pytest.mark.parametrize(
+    ("rule", "old", "new", "words"), BAD + BAD_HERE, ids=[row[0] for row in BAD + BAD_HERE]
+)
 def test_bad_file_changes_nothing_and_names_a_command_that_works(
     rule, old, new, words, folder, run_ctl
 ):
@@ -31,8 +35,14 @@ def test_bad_file_changes_nothing_and_names_a_command_that_works(
     assert listing(folder) == files
 
 
-def test_rules_told_to_people_are_at_least_twenty_five():
-    assert len({rule for rule, *_ in BAD + BAD_HERE}) >= 25
+def test_fleet_of_racks_is_sent_to_the_rehearsal_by_launch_and_gate(folder, run_ctl):
+    racks = spoil(GOOD, "kind: local, processes: 2", "kind: kubernetes, racks: 1, traysPerRack: 2")
+    (folder / "run.yaml").write_text(racks)
+    for verb in ("launch", "gate"):
+        code, _, err = run_ctl(f"ctl {verb} run.yaml")
+        assert code == Code.BAD_INPUT
+        assert "spec.fleet.kind" in err
+        assert "Next: ctl simulate run.yaml" in err
 
 
 def test_missing_run_file_is_named(folder, run_ctl):
@@ -106,7 +116,8 @@ def test_drill_is_of_a_file_or_of_the_words_never_both(words, folder, run_ctl):
 def test_unknown_form_of_output_is_refused(command, folder, run_ctl):
     code, out, err = run_ctl(f"ctl {command} -o xml")
     assert (code, out) == (Code.BAD_INPUT, "")
-    assert "--output is xml" in err
+    assert "--output is" in err
+    assert "xml" in err
     assert "json" in err
 
 
@@ -159,3 +170,77 @@ def test_dry_run_refuses_built_in_text_that_the_launch_would_refuse(folder, run_
     code, out, err = run_ctl("ctl launch run.yaml --dry-run")
     assert (code, out) == (Code.BAD_INPUT, "")
     assert "contingency.maxEpochs" in err
+
+
+# --- files that are none, or mean harm: the same answer wherever a file is named ---
+
+PLACES = {
+    "FILE of launch": ("ctl launch evil", "FILE"),
+    "FILE of gate": ("ctl gate evil", "FILE"),
+    "FILE of simulate": ("ctl simulate evil", "FILE"),
+    "launch --drill": ("ctl launch run.yaml --drill evil", "--drill"),
+    "drill --file": ("ctl drill probe --file evil", "--file"),
+    "replan --mixture": ("ctl replan probe --mixture evil", "--mixture"),
+    "replan --execution": ("ctl replan probe --execution evil", "--execution"),
+}
+
+
+@pytest.mark.parametrize(("command", "field"), PLACES.values(), ids=list(PLACES))
+def test_file_that_is_none_is_refused_wherever_it_is_named(
+    command, field, launched, folder, run_ctl
+):
+    for make, words in (
+        (lambda path: None, "there is no such file"),
+        (lambda path: path.symlink_to("/dev/zero"), "this is a device"),
+        (lambda path: path.symlink_to(path), "lead to each other"),
+        (os.mkfifo, "this is a pipe"),
+        (lambda path: path.write_bytes(b"a: \xe9"), "byte 0xe9 in line 1"),
+    ):
+        make(folder / "evil")
+        code, out, err = run_ctl(command)
+        assert (code, out) == (Code.BAD_INPUT, "")
+        assert err.startswith(f'{field} is "evil"; '), err
+        assert words in err
+        assert "ctl " in err or "ls samples" in err
+        (folder / "evil").unlink(missing_ok=True)
+
+
+EVIL = (
+    (b"a: &a [*a, *a]", "aliases (*name) are refused"),
+    (b"[" * 10_000, "20 levels of nesting"),
+    (b"a: 1\na: 2", "it stands twice"),
+    (b"a: !!python/object/apply:os.system [ls]", "tags (!name) are refused"),
+    (b"a: 1\n---\na: 2", "it must hold one document"),
+    (b'a: "\x1b[2J"', "U+001B in line 1, column 5"),
+    (b"#" * 300_000, "at most 262,144"),
+)
+
+
+@pytest.mark.parametrize(("command", "field"), PLACES.values(), ids=list(PLACES))
+def test_text_that_means_harm_is_refused_wherever_it_is_read(
+    command, field, launched, folder, run_ctl
+):
+    for data, words in EVIL:
+        (folder / "evil").write_bytes(data)
+        code, out, err = run_ctl(command)
+        assert (code, out) == (Code.BAD_INPUT, ""), err
+        assert words in err
+        assert "evil, then: ctl " in err
+        assert "\x1b" not in err
+
+
+@pytest.mark.parametrize("word", ["x" * 5_000, "x" * 5_000 + ".py", "a/" * 3_000])
+def test_word_of_the_command_may_be_longer_than_a_file_name(word, folder, run_ctl):
+    (folder / "run.yaml").write_text(spoil(GOOD, "[python, -c, pass]", f"[python, -c, {word}]"))
+    code, _, err = run_ctl("ctl launch run.yaml --dry-run")
+    if word.endswith(".py"):
+        assert (code, "there is no such file" in err) == (Code.BAD_INPUT, True)
+    else:
+        assert code == Code.DONE, err
+
+
+@pytest.mark.parametrize("word", ["x" * 5_000, "a b", "pyth\u00f6n", "/tmp", ""])
+def test_program_that_is_none_is_refused(word, folder, run_ctl):
+    (folder / "run.yaml").write_text(spoil(GOOD, "[python, -c, pass]", f'["{word}"]'))
+    code, _, err = run_ctl("ctl launch run.yaml --dry-run")
+    assert (code, "it must be a program on the PATH" in err) == (Code.BAD_INPUT, True), err

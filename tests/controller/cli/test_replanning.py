@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from contract import wire
+from controller.adapters import given
 from controller.cli import replanning
 from controller.cli.codes import Code
-from controller.cli.logbook import describe_record
+from controller.cli.entries import describe_record
 from controller.cli.peek import Controller, View
 from controller.cli.proposals import describe_differences, describe_report
 from controller.cli.shape import is_status
@@ -421,7 +422,7 @@ def test_copy_goes_by_its_own_name_and_must_become_the_run_first():
 
 def test_file_that_is_a_device_a_pipe_or_huge_is_refused(launched, folder, run_ctl):
     os.mkfifo(folder / "pipe")
-    (folder / "huge").write_bytes(b"#" * (replanning.MAX_FILE_BYTES + 1))
+    (folder / "huge").write_bytes(b"#" * (given.MAX_BYTES + 1))
     for option in ("--mixture", "--execution"):
         for name, bound in (
             ("/dev/zero", "it must be a regular file"),
