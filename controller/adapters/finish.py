@@ -1,7 +1,7 @@
 """Closes a run at rest: gathers what it left and writes summary.json."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from contract import wire
@@ -15,6 +15,7 @@ from controller.adapters.records import read_evals, read_histories
 from controller.adapters.rundir import text_of
 from controller.core.account import make_account
 from controller.core.chronicle import read_chronicle
+from controller.core.fold import Record
 from controller.core.launched import LaunchedRun
 from controller.core.memory import Memory
 from controller.core.recording import read_actions
@@ -107,7 +108,7 @@ def read_valid(run_dir: Path) -> tuple[Sequence[LedgerRecord], str | None]:
     return content.records, damage
 
 
-def find_rests(records: Sequence[LedgerRecord]) -> Iterator[tuple[float, float]]:
+def find_rests(records: Iterable[Record]) -> Iterator[tuple[float, float]]:
     """Yield (from, to) of every rest, in seconds of wall time: until the next controller began."""
     since: float | None = None
     for record in records:

@@ -12,6 +12,7 @@ from contract import wire
 from contract.plan import Frozen
 from contract.wire import EvalRecord, ExitRecord, PhaseRecord, StepRecord
 from controller.adapters.files import numbered, read_or_none
+from controller.adapters.steptable import read_steps
 from controller.core.history import AttemptHistory
 
 Record = TypeVar("Record", bound=Frozen)
@@ -44,7 +45,7 @@ def read_histories(run_dir: Path) -> list[AttemptHistory]:
 def _read_history(run_dir: Path, attempt: int) -> AttemptHistory:
     directory = run_dir / wire.attempt_dir(attempt)
     phases = read_lines(run_dir / wire.rank_dir(attempt, 0) / wire.PHASES_FILE, PhaseRecord)
-    steps = read_lines(directory / wire.STEPS_FILE, StepRecord)
+    steps = read_steps(directory / wire.STEPS_FILE)
     paths = sorted(directory.glob(f"rank-*/{wire.CLAIM_FILE}"))
     claims = [_wall_s(path) for path in paths]
     claimed = [claim for claim in map(_read_claim, paths) if claim is not None]
@@ -106,6 +107,8 @@ class StepTail:
             self._attempt, self._offset = attempt, 0
             self._records.clear()
         path = self._run_dir / wire.attempt_dir(attempt) / wire.STEPS_FILE
+        if not path.is_file():
+            return ()
         try:
             with path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)

@@ -46,7 +46,8 @@ def make_account(
     for history in histories:
         begun = history.phases[0].wall_s if history.phases else history.ended_wall_s
         _account_gap(seconds, cursor, begun, rests)
-        again = [it for it in history.steps if (it.line, it.step) in replayed & seen]
+        known = replayed & seen
+        again = [it for it in history.steps if (it.line, it.step) in known]
         _account_attempt(seconds, history, again)
         seen |= {(it.line, it.step) for it in history.steps}
         cursor = max(cursor, history.ended_wall_s)

@@ -43,18 +43,21 @@ def find_replays(histories: Iterable[AttemptHistory]) -> Iterator[Replay]:
                 known[key] = record
 
 
-def is_comparable(replay: Replay, chain: Sequence[Plan]) -> bool:
+def is_comparable(replay: Replay, chain: Sequence[Plan], shas: Sequence[str] | None = None) -> bool:
     """Return whether both runs of the step must agree in every bit.
 
     They must where code and execution are equal and the step's plan is, or lies in the past that
-    both plans share.
+    both plans share. `shas` are those of the chain, where they are known: they cost more than all
+    the rest.
     """
     first, again = replay.first, replay.again
     if (first.execution_sha, first.code) != (again.execution_sha, again.code):
         return False
-    shas = [plan.sha for plan in chain]
+    if first.plan_sha == again.plan_sha:
+        return True
+    shas = [plan.sha for plan in chain] if shas is None else shas
     if first.plan_sha not in shas or again.plan_sha not in shas:
-        return first.plan_sha == again.plan_sha
+        return False
     low, high = sorted((shas.index(first.plan_sha), shas.index(again.plan_sha)))
     return all(first.step < plan.effective for plan in chain[low + 1 : high + 1])
 

@@ -113,7 +113,9 @@ def surviving_steps(histories: Iterable[AttemptHistory], plan: Plan) -> dict[int
 
 def _describe_replays(evidence: Evidence) -> dict[str, object]:
     replays = list(find_replays(evidence.histories))
-    compared = [it for it in replays if is_comparable(it, evidence.memory.chain)]
+    chain = evidence.memory.chain
+    shas = [plan.sha for plan in chain]
+    compared = [it for it in replays if is_comparable(it, chain, shas)]
     return {
         "replayed_steps": len(replays),
         "replay_compared_steps": len(compared),
@@ -147,10 +149,11 @@ def cost_of(attempt: int, histories: Sequence[AttemptHistory]) -> tuple[float | 
     """
     before = [it for it in histories if it.number <= attempt]
     later = [it for it in histories if it.number > attempt]
-    steps = [record for history in before for record in history.steps]
-    if not steps:
+    # The newest of each: a log grows at its end, and a long run has a million steps.
+    lasts = [history.steps[-1] for history in before if history.steps]
+    if not lasts:
         return _time_to_first_step(before, later), 0
-    last = max(steps, key=lambda record: record.wall_s)
+    last = max(lasts, key=lambda record: record.wall_s)
     tokens = 0
     for record in (record for history in later for record in history.steps):
         if record.line == last.line and record.step > last.step:

@@ -1,153 +1,80 @@
-"""Scenes as SVG, drawn by matplotlib in the stand-in colours of `style`.
-
-The same scene gives the same bytes: no date, no random identifiers, no font of the machine, and
-every axis in its place by arithmetic (the solver of constrained layouts differs in last digits).
-"""
+"""What happened over time: forecasts as they were made, and progress towards the deadline."""
 
 # pyright: reportUnknownMemberType=false
 # Above: matplotlib's stubs leave its keyword arguments without types.
 
-import io
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+from matplotlib.ticker import StrMethodFormatter
 
-from controller.report.scene import Curve, Guess, Mark, RateScene, Term, TimeScene
-from controller.report.style import ROLES, stand_in
-from controller.report.wording import DAY_S, HOUR_S, MINUTE_S
+from controller.report.canvas import (
+    DESK,
+    FONT_POINTS,
+    POINTS_PER_IN,
+    RIGHT_IN,
+    Form,
+    Look,
+    Panel,
+    Unit,
+    draw_ticks,
+    join,
+    line,
+    render,
+    scale,
+    unit_of,
+)
+from controller.report.scene import Curve, Guess, Mark, Term, TimeScene
+from controller.report.style import stand_in
 
-
-@dataclass(frozen=True)
-class Form:
-    """How wide a figure is drawn; the page shows the one that fits its reader's screen."""
-
-    name: str
-    width_in: float
-    left_in: float
-    columns: int
-    """Of a legend."""
-    ticks: int
-    """Of the horizontal axis, at most."""
-
-
-DESK = Form("desk", 6.2, 0.78, 4, 7)
-PHONE = Form("phone", 3.3, 0.62, 2, 4)
-"""8 points are 14 pixels on a desk and 12 on a phone."""
-FORMS = (DESK, PHONE)
-
-FONT_POINTS = 8
-POINTS_PER_IN = 72
-RIGHT_IN, BOTTOM_IN = 0.14, 0.42
-LEGEND_ROW_IN = 0.17
-GAP_IN = 0.08
-"""Between a panel and its legend, and below that."""
 NAME_ROW_IN = 0.13
 LETTER_IN = 0.062
 """Width of a letter of a mark's name, generously."""
 MAX_LABELS = 6
 """More incidents than this are marked without words."""
+MAX_LINES = 24
+"""More incidents than this are ticks."""
+MAX_ROWS = 3
+"""Of names: those that find no place are left out."""
+MAX_ERRORS = 150
+"""More forecasts than this are drawn as a band alone."""
 NEAR = 1.35
 """The axis of time reaches the deadline if that is at most so far beyond what is known."""
 
-Look = dict[str, Any]
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "steersman",
-    "text.parse_math": False,
-    "font.family": "DejaVu Sans",
-    "font.size": FONT_POINTS,
-    "axes.edgecolor": stand_in("muted"),
-    "axes.labelcolor": stand_in("muted"),
-    "axes.facecolor": "none",
-    "axes.grid": True,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.titlesize": FONT_POINTS,
-    "figure.dpi": POINTS_PER_IN,
-    "figure.facecolor": "none",
-    "grid.color": stand_in("grid"),
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": FONT_POINTS - 1,
-    "lines.linewidth": 1.4,
-    "text.color": stand_in("ink"),
-    "xtick.color": stand_in("muted"),
-    "ytick.color": stand_in("muted"),
-}
+
+def draw_forecasts(scene: TimeScene, form: Form = DESK) -> str:
+    """Return when the run was to finish, over the moment in which that was forecast."""
+    unit = unit_of(max(scene.end_s, scene.deadline_s or 0.0))
+    last = _last_s(scene)
+    names = _place_names(scene, form, last)
+
+    def draw(axis: Axes) -> None:
+        _draw_finish(axis, scene, unit)
+        _mark(axis, scene.marks, unit)
+        _write_names(axis, names, unit)
+        axis.set_xlabel(f"forecast made, {unit.name} since launch")
+        axis.set_xlim(0, last / unit.seconds or 1)
+
+    return render([Panel(2.6, draw)], _top_in(names), form, f"forecasts-{form.name}")
 
 
-@dataclass(frozen=True)
-class Unit:
-    """What instants since launch are drawn in."""
+def draw_progress(scene: TimeScene, form: Form = DESK) -> str:
+    """Return completed steps over time, where they are forecast to go, and the deadline."""
+    last = _far_s(scene)
+    unit = unit_of(last)
+    names = _place_names(scene, form, last)
 
-    seconds: float
-    name: str
+    def draw(axis: Axes) -> None:
+        _draw_progress(axis, scene, unit, last)
+        _mark(axis, scene.marks, unit)
+        _write_names(axis, names, unit)
+        axis.set_xlabel(f"{unit.name} since launch")
+        axis.set_xlim(0, last / unit.seconds or 1)
 
-
-UNITS = ((4 * DAY_S, DAY_S, "days"), (3 * HOUR_S, HOUR_S, "hours"), (180, MINUTE_S, "minutes"))
-
-
-def draw_times(scene: TimeScene, form: Form = DESK) -> str:
-    """Return finish forecasts, progress, pace and attempts over time, one above the other."""
-    panels: list[tuple[float, Callable[[Axes, TimeScene, Unit], None]]] = [
-        (2.2, _draw_progress),
-        (1.2, _draw_pace),
-        (0.35, _draw_attempts),
-    ]
-    if scene.guesses:
-        panels.insert(0, (2.4, _draw_finish))
-    unit = _unit_of(max(scene.end_s, scene.deadline_s or 0.0))
-    names = _place_names(scene, form)
-
-    def draw(axes: Sequence[Axes]) -> None:
-        for axis, (_, draw_panel) in zip(axes, panels, strict=True):
-            draw_panel(axis, scene, unit)
-            _mark(axis, scene.marks, unit)
-        _write_names(axes[0], names, unit)
-        axes[-1].set_xlabel(f"{unit.name} since launch")
-        axes[-1].set_xlim(0, _last_s(scene) / unit.seconds or 1)
-
-    top_in = 0.1 + NAME_ROW_IN * (1 + max((it.row for it in names), default=0))
-    return _render(draw, [height for height, _ in panels], top_in, form, f"times-{form.name}")
-
-
-def draw_rates(scene: RateScene, form: Form = DESK) -> str:
-    """Return the learning rate over steps: as launched, as planned now, as received."""
-
-    def draw(axes: Sequence[Axes]) -> None:
-        [axis] = axes
-        if scene.is_revised:
-            label = "plan of the launch"
-            _line(axis, scene.genesis, "ghost", label, linestyle=(0, (4, 2)), linewidth=1.2)
-        _line(axis, scene.planned, "line", "plan in force", linewidth=0.8, linestyle=(0, (1, 1)))
-        _line(axis, scene.executed, "line", "received by the steps", linewidth=1.8)
-        for index, fork in enumerate(scene.forks):
-            label = "fork of a revision" if index == 0 else None
-            axis.axvline(fork, color=stand_in("revision"), linewidth=1, label=label)
-            axis.annotate(
-                f"step {fork:,}",
-                (fork, 1.0),
-                xycoords=("data", "axes fraction"),
-                xytext=(4, 0),
-                textcoords="offset points",
-                va="top",
-                color=stand_in("revision"),
-            )
-        axis.set_xlabel("step")
-        axis.set_ylabel("% of the peak")
-        axis.set_ylim(bottom=0)
-        axis.set_xlim(left=0)
-        axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-
-    return _render(draw, [2.4], 0.1, form, f"rates-{form.name}")
+    return render([Panel(2.4, draw)], _top_in(names), form, f"progress-{form.name}")
 
 
 # --- panels ---
@@ -168,7 +95,7 @@ def _draw_finish(axis: Axes, scene: TimeScene, unit: Unit) -> None:
             _level(axis, at_s, unit, ("good", label, style))
             at = at_s / unit.seconds
             look: Look = {"marker": marker, "markersize": 5, "zorder": 5, "clip_on": False}
-            _line(axis, Curve([at], [at]), "good", None, **look)
+            line(axis, Curve([at], [at]), "good", None, **look)
     axis.set_ylabel(f"finish, {unit.name} since launch")
     _bound_finish(axis, scene, unit)
 
@@ -182,17 +109,26 @@ def _draw_cone(axis: Axes, guesses: Sequence[Guess], unit: Unit, label: str | No
         for name in ("at_s", "low_s", "middle_s", "high_s")
     )
     axis.fill_between(xs, lows, highs, color=stand_in("line"), alpha=0.18, linewidth=0)
-    axis.vlines(xs, lows, highs, color=stand_in("line"), linewidth=1.2, alpha=0.7)
-    _line(axis, Curve(xs, middles), "line", label, marker="o", markersize=3)
+    if len(guesses) <= MAX_ERRORS:
+        axis.vlines(xs, lows, highs, color=stand_in("line"), linewidth=1.2, alpha=0.6)
+    marks: Look = {"marker": "o", "markersize": 3} if len(guesses) <= MAX_ERRORS else {}
+    line(axis, Curve(xs, middles), "line", label, **marks)
 
 
 def _draw_terms(axis: Axes, scene: TimeScene, unit: Unit) -> None:
-    """Draw deadline and due instant as steps over time: each as long as it held."""
+    """Draw deadline and due instant over time, each as long as it held, the reserve between."""
     last = _last_s(scene) / unit.seconds
-    for name, style in (("deadline", "-"), ("due", ":")):
-        for index, curve in enumerate(_list_stairs(scene.terms, f"{name}_s", unit, last)):
+    deadlines = list(_list_stairs(scene.terms, "deadline_s", unit, last))
+    dues = list(_list_stairs(scene.terms, "due_s", unit, last))
+    for index, (deadline, due) in enumerate(zip(deadlines, dues, strict=True)):
+        axis.fill_between(
+            deadline.xs, due.ys, deadline.ys, color=stand_in("bad"), alpha=0.14, linewidth=0,
+            label="reserve" if index == 0 else None,
+        )  # fmt: skip
+    for name, curves, style in (("deadline", deadlines, "-"), ("due", dues, ":")):
+        for index, curve in enumerate(curves):
             look: Look = {"linewidth": 1.2, "linestyle": style}
-            _line(axis, curve, "bad", name if index == 0 else None, **look)
+            line(axis, curve, "bad", name if index == 0 else None, **look)
 
 
 def _list_stairs(terms: Sequence[Term], name: str, unit: Unit, last: float) -> Iterator[Curve]:
@@ -226,7 +162,7 @@ def _bound_finish(axis: Axes, scene: TimeScene, unit: Unit) -> None:
         point = Curve([at_s / unit.seconds], [edge_s / unit.seconds])
         label = "goes on beyond" if index == 0 else None
         look: Look = {"marker": marker, "markersize": 4, "linestyle": "", "clip_on": False}
-        _line(axis, point, "line", label, **look)
+        line(axis, point, "line", label, **look)
 
 
 MOST_ROOM = 1.5
@@ -242,64 +178,66 @@ def _level(axis: Axes, at_s: float | None, unit: Unit, look: tuple[str, str, Any
         )  # fmt: skip
 
 
-def _draw_progress(axis: Axes, scene: TimeScene, unit: Unit) -> None:
-    """Draw completed steps, and the horizon that they were to reach."""
-    last = _last_s(scene) / unit.seconds
+def _draw_progress(axis: Axes, scene: TimeScene, unit: Unit, last_s: float) -> None:
+    """Draw completed steps, the horizon that they were to reach, and the newest forecast's cone."""
+    last = last_s / unit.seconds
     for index, horizon in enumerate(scene.horizons):
         is_over = scene.end_s > 0 and index == len(scene.horizons) - 1
         to = last if is_over else horizon.to_s / unit.seconds
         levels = Curve([horizon.from_s / unit.seconds, to], [horizon.total_steps] * 2)
-        _line(axis, levels, "revision", "horizon" if index == 0 else None, linewidth=1.1)
-        axis.annotate(
-            f"{horizon.total_steps:,}", (levels.xs[0], horizon.total_steps), xytext=(3, -2),
-            textcoords="offset points", va="top", color=stand_in("revision"),
-        )  # fmt: skip
-    for index, curve in enumerate(scene.progress):
-        scaled = Curve([x / unit.seconds for x in curve.xs], curve.ys)
-        _line(axis, scaled, "line", "completed steps" if index == 0 else None)
-    for term in scene.terms:
-        # A deadline that was moved stays in sight, paler.
-        is_last = term is scene.terms[-1]
-        for at_s, label, style in ((term.deadline_s, "deadline", "-"), (term.due_s, "due", ":")):
-            if at_s is not None and at_s <= _last_s(scene):
-                axis.axvline(
-                    at_s / unit.seconds, color=stand_in("bad"), linewidth=1.2, linestyle=style,
-                    label=label if is_last else None, alpha=1 if is_last else 0.35,
-                )  # fmt: skip
+        line(axis, levels, "revision", "horizon" if index == 0 else None, linewidth=1.1)
+        if len(scene.horizons) <= MAX_LABELS or is_over or index == 0:
+            axis.annotate(
+                f"{horizon.total_steps:,}", (levels.xs[0], horizon.total_steps), xytext=(3, -2),
+                textcoords="offset points", va="top", color=stand_in("revision"),
+            )  # fmt: skip
+    _draw_cone_ahead(axis, scene, unit)
+    if scene.progress:
+        steps = join(scale(it, unit) for it in scene.progress)
+        line(axis, steps, "line", "completed steps", linewidth=1.8)
+    _draw_dates(axis, scene, unit, last_s)
     axis.set_ylabel("steps")
     axis.set_ylim(0, 1.06 * max(it.total_steps for it in scene.horizons))
     axis.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
 
 
-def _draw_pace(axis: Axes, scene: TimeScene, unit: Unit) -> None:
-    """Draw what a step took."""
-    for curve in scene.pace:
-        scaled = Curve([x / unit.seconds for x in curve.xs], curve.ys)
-        _line(axis, scaled, "line", None, linewidth=1.1)
-    highest = max((y for curve in scene.pace for y in curve.ys), default=1.0)
-    axis.set_ylim(0, 1.15 * highest or 1)
-    axis.set_ylabel("s a step")
+def _draw_cone_ahead(axis: Axes, scene: TimeScene, unit: Unit) -> None:
+    """Draw from where the newest forecast was made to where it ends: P10, P50 and P90."""
+    guess = scene.cone
+    if guess is None:
+        return
+    start = guess.at_s / unit.seconds
+    low, middle, high = (
+        it / unit.seconds for it in (guess.low_s, guess.middle_s, guess.high_s)
+    )  # fmt: skip
+    axis.fill(
+        [start, low, high], [guess.step, guess.total_steps, guess.total_steps],
+        color=stand_in("line"), alpha=0.18, linewidth=0, label="newest forecast, P10 to P90",
+    )  # fmt: skip
+    ahead = Curve([start, middle], [guess.step, guess.total_steps])
+    line(axis, ahead, "line", None, linewidth=1, linestyle=(0, (3, 2)))
 
 
-def _draw_attempts(axis: Axes, scene: TimeScene, unit: Unit) -> None:
-    """Draw when gangs lived."""
-    for number, begun, ended in scene.attempts:
-        axis.broken_barh(
-            [(begun / unit.seconds, max(0.0, ended - begun) / unit.seconds)], (0, 1),
-            facecolor=stand_in("line"), alpha=0.35, linewidth=0,
+def _draw_dates(axis: Axes, scene: TimeScene, unit: Unit, last_s: float) -> None:
+    """Draw deadlines with the reserve before them; one that was moved stays in sight, paler."""
+    for term in scene.terms:
+        alpha = 1.0 if term is scene.terms[-1] else 0.35
+        if term.deadline_s is None or term.deadline_s > last_s:
+            continue
+        deadline = term.deadline_s / unit.seconds
+        due = deadline if term.due_s is None else term.due_s / unit.seconds
+        is_last = term is scene.terms[-1]
+        axis.axvspan(
+            due, deadline, color=stand_in("bad"), alpha=0.14 * alpha, linewidth=0,
+            label="reserve" if is_last else None,
         )  # fmt: skip
-        if len(scene.attempts) <= MAX_LABELS:
-            axis.annotate(
-                f"{number}", (begun / unit.seconds, 0.5), xytext=(3, 0), textcoords="offset points",
-                va="center",
-            )  # fmt: skip
-    axis.set_ylim(0, 1)
-    axis.set_yticks([])
-    axis.grid(visible=False)
-    axis.set_ylabel("gangs", rotation=0, ha="right", va="center")
+        axis.axvline(
+            deadline, color=stand_in("bad"), linewidth=1.3, alpha=alpha,
+            label="deadline" if is_last else None,
+        )  # fmt: skip
 
 
-# --- marks, axes, figures ---
+# --- marks and the axis of time ---
 
 
 LOOKS: dict[str, tuple[str, Any]] = {
@@ -311,9 +249,17 @@ LOOKS: dict[str, tuple[str, Any]] = {
 
 
 def _mark(axis: Axes, marks: Sequence[Mark], unit: Unit) -> None:
+    incidents = [it.at_s / unit.seconds for it in marks if it.kind == "incident"]
+    is_crowded = len(incidents) > MAX_LINES
+    if is_crowded:
+        # Where there are hundreds, ticks at the top leave the curves in sight.
+        draw_ticks(axis, incidents, (0.95, 1.0), LOOKS["incident"][0])
     for mark in marks:
         role, style = LOOKS[mark.kind]
-        axis.axvline(mark.at_s / unit.seconds, color=stand_in(role), linewidth=0.9, linestyle=style)
+        if mark.kind != "incident" or not is_crowded:
+            axis.axvline(
+                mark.at_s / unit.seconds, color=stand_in(role), linewidth=0.9, linestyle=style
+            )
 
 
 @dataclass(frozen=True)
@@ -326,7 +272,7 @@ class Name:
     """From the mark's line to the middle of the name, so that it stays inside the figure."""
 
 
-def _place_names(scene: TimeScene, form: Form) -> list[Name]:
+def _place_names(scene: TimeScene, form: Form, last_s: float) -> list[Name]:
     """Return names in rows, none over another; incidents have none where they are many."""
     is_crowded = sum(mark.kind == "incident" for mark in scene.marks) > MAX_LABELS
     shown = [it for it in scene.marks if it.kind != "incident" or not is_crowded]
@@ -334,10 +280,12 @@ def _place_names(scene: TimeScene, form: Form) -> list[Name]:
     names: list[Name] = []
     ends_in: list[float] = []
     for mark in sorted(shown, key=lambda it: it.at_s):
-        at_in = width_in * mark.at_s / (_last_s(scene) or 1.0)
+        at_in = width_in * mark.at_s / (last_s or 1.0)
         half_in = LETTER_IN * len(mark.label) / 2
         middle_in = max(min(at_in, width_in + RIGHT_IN - half_in), half_in - form.left_in)
         row = next((i for i, end in enumerate(ends_in) if end <= middle_in - half_in), len(ends_in))
+        if row == MAX_ROWS:
+            continue
         ends_in[row : row + 1] = [middle_in + half_in + LETTER_IN]
         names.append(Name(mark, row, middle_in - at_in))
     return names
@@ -354,59 +302,8 @@ def _write_names(axis: Axes, names: Sequence[Name], unit: Unit) -> None:
         )  # fmt: skip
 
 
-def _line(  # the last: what matplotlib's plot takes
-    axis: Axes,
-    curve: Curve,
-    role: str,
-    label: str | None,
-    **look: Any,  # noqa: ANN401  # as there
-) -> None:
-    axis.plot(curve.xs, curve.ys, color=stand_in(role), label=label, **look)
-
-
-def _explain(axis: Axes, form: Form, below_in: float) -> None:
-    """Put the legend below the panel, where it covers nothing."""
-    if not axis.get_legend_handles_labels()[1]:
-        return
-    height_in, width_in = (size / POINTS_PER_IN for size in (axis.bbox.height, axis.bbox.width))
-    # On a phone it begins at the edge of the figure: there is no room to give away.
-    left_in = 0.0 if form is DESK else form.left_in - 0.05
-    axis.legend(
-        loc="upper left", bbox_to_anchor=(-left_in / width_in, -below_in / height_in),
-        ncols=form.columns, handlelength=1.8, columnspacing=1.2, borderaxespad=0, borderpad=0.2,
-    )  # fmt: skip
-
-
-def _legend_in(axis: Axes, form: Form) -> float:
-    """Return the height of the panel's legend."""
-    return LEGEND_ROW_IN * -(-len(axis.get_legend_handles_labels()[1]) // form.columns)
-
-
-def _stack(figure: Figure, axes: Sequence[Axes], heights_in: Sequence[float], form: Form) -> None:
-    """Put the panels one above the other, each with its legend below it."""
-    width_in, whole_in = figure.get_size_inches()
-    top_in = _tall_in(axes, heights_in, form)
-    for axis, height_in in zip(axes, heights_in, strict=True):
-        place = (
-            form.left_in / width_in,
-            (top_in - height_in) / whole_in,
-            1 - (form.left_in + RIGHT_IN) / width_in,
-            height_in / whole_in,
-        )
-        axis.set_position(place)
-        is_lowest = axis is axes[-1]
-        axis.tick_params(labelbottom=is_lowest)
-        _explain(axis, form, BOTTOM_IN if is_lowest else GAP_IN / 2)
-        top_in -= height_in + _below_in(axis, form, is_lowest=is_lowest)
-
-
-def _below_in(axis: Axes, form: Form, *, is_lowest: bool) -> float:
-    return _legend_in(axis, form) + (BOTTOM_IN if is_lowest else 2 * GAP_IN)
-
-
-def _tall_in(axes: Sequence[Axes], heights_in: Sequence[float], form: Form) -> float:
-    below_in = (_below_in(axis, form, is_lowest=axis is axes[-1]) for axis in axes)
-    return sum(heights_in) + sum(below_in)
+def _top_in(names: Sequence[Name]) -> float:
+    return 0.1 + NAME_ROW_IN * (1 + max((it.row for it in names), default=0))
 
 
 def _last_s(scene: TimeScene) -> float:
@@ -417,48 +314,13 @@ def _last_s(scene: TimeScene) -> float:
     return 1.02 * max(ends)
 
 
-def _unit_of(span_s: float) -> Unit:
-    for least_s, unit_s, name in UNITS:
-        if span_s >= least_s:
-            return Unit(float(unit_s), name)
-    return Unit(1.0, "seconds")
+def _far_s(scene: TimeScene) -> float:
+    """Return where the axis of progress ends: beyond what is known, with deadline and forecast."""
+    ends = [scene.end_s, scene.deadline_s or 0.0, scene.finish_s or 0.0]
+    if scene.cone is not None:
+        # One that goes far beyond everything would press it flat.
+        ends.append(min(scene.cone.high_s, FAR * max(ends)))
+    return 1.02 * max(ends)
 
 
-def _render(
-    draw: Callable[[Sequence[Axes]], None],
-    heights_in: Sequence[float],
-    top_in: float,
-    form: Form,
-    prefix: str,
-) -> str:
-    with mpl.rc_context(STYLE):
-        figure = Figure()
-        FigureCanvasSVG(figure)
-        axes: list[Axes] = []
-        for _ in heights_in:
-            axes.append(figure.add_subplot(label=str(len(axes)), sharex=axes[0] if axes else None))
-            axes[-1].xaxis.set_major_locator(MaxNLocator(form.ticks))
-            axes[-1].yaxis.set_major_locator(MaxNLocator(5))
-        draw(axes)
-        figure.set_size_inches(form.width_in, top_in + _tall_in(axes, heights_in, form))
-        _stack(figure, axes, heights_in, form)
-        file = io.StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(file, format="svg", metadata=nothing)
-    return _embed(file.getvalue(), prefix)
-
-
-def _embed(text: str, prefix: str) -> str:
-    """Return the drawing as an element of a page: sized by it, in its colours, names of its own."""
-    text = text[text.index("<svg") :]
-    head, rest = text.split(">", 1)
-    box = re.search(r'viewBox="[^"]*"', head)
-    assert box is not None, head
-    text = f'<svg {box[0]} role="img">{rest}'
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.S)
-    text = text.replace("xlink:href", "href")
-    text = re.sub(r'\bid="', f'id="{prefix}-', text)
-    text = re.sub(r'(url\(|href=")#', rf"\1#{prefix}-", text)
-    for role, (colour, _, _) in ROLES.items():
-        text = text.replace(colour, f"var(--{role})")
-    return text.rstrip()
+FAR = 1.6

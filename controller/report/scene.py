@@ -1,8 +1,9 @@
-"""What the pictures show, as plain numbers: seconds since launch, steps, shares of the peak."""
+"""What the pictures of time and plans show: seconds since launch, steps, shares of the peak."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from itertools import pairwise
 from typing import Literal, TypeVar
 
 from contract.plan import Plan
@@ -15,6 +16,8 @@ from controller.core.summary import Evidence
 
 MAX_POINTS = 400
 """Of one curve: more than a screen has, few enough that the page stays small."""
+MAX_NAMED = 4
+"""More revisions than this are numbered: r1, r2, ..."""
 MS_PER_S = 1_000
 
 Item = TypeVar("Item")
@@ -45,6 +48,8 @@ class Guess:
     low_s: float
     middle_s: float
     high_s: float
+    step: int
+    """Completed at that moment."""
     total_steps: int
     """Of the plan that it was made for."""
 
@@ -84,27 +89,45 @@ class TimeScene:
     """When the last checkpoint was verified, after the final evaluation and save."""
     counterfactual_s: float | None
     guesses: Sequence[Guess]
+    cone: Guess | None
+    """The newest of them while the last step is ahead."""
     progress: Sequence[Curve]
     """Completed steps, one curve for each attempt."""
     horizons: Sequence[Horizon]
-    pace: Sequence[Curve]
-    """Seconds a step, median over neighbours, one curve for each attempt."""
-    attempts: Sequence[tuple[int, float, float]]
-    """(number, launched, ended)"""
     marks: Sequence[Mark]
 
 
 @dataclass(frozen=True)
-class RateScene:
-    """Learning rate over steps, in percent of the peak."""
+class Stage:
+    """A stage of a plan's mixture: shares of the sources between two steps, which sum to 1."""
 
-    genesis: Curve
-    planned: Curve
-    """The plan in force."""
+    start: int
+    end: int
+    shares: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One plan: its rate over the whole run, and its mixture."""
+
+    name: str
+    is_held: bool
+    rates: Curve
+    """The corners; linear between them."""
+    stages: Sequence[Stage]
+
+
+@dataclass(frozen=True)
+class RateScene:
+    """Learning rate over steps, in percent of the peak, and what a block is made of."""
+
+    schedules: Sequence[Schedule]
+    """Of every plan that differs in rate or mixture from the one before it; oldest first."""
     executed: Curve
     """As logged, on the surviving line."""
     forks: Sequence[int]
-    is_revised: bool
+    sources: Sequence[str]
+    """Largest share first."""
 
 
 # --- time ---
@@ -117,6 +140,9 @@ def set_time_scene(evidence: Evidence) -> TimeScene:
     end_s = known_until_s(evidence) - origin
     finished = chronicle.completed_at if memory.rest == "completed" else None
     surviving = evidence.course.surviving
+    guesses = [_guess(it, origin) for it in chronicle.evaluations]
+    last_step_ms = find_last_step_ms(evidence.course)
+    most = max(2, MAX_POINTS // max(1, len(evidence.histories)))
 
     def since(wall_ms: int | None) -> float | None:
         return None if wall_ms is None else wall_ms / MS_PER_S - origin
@@ -126,21 +152,17 @@ def set_time_scene(evidence: Evidence) -> TimeScene:
         deadline_s=since(terms.deadline_wall_ms),
         due_s=since(terms.due_wall_ms),
         terms=list(_list_terms(chronicle.deadlines, since, end_s)),
-        last_step_s=since(find_last_step_ms(evidence.course)),
+        last_step_s=since(last_step_ms),
         finish_s=since(finished.wall_ms if finished else None),
         counterfactual_s=since(find_counterfactual_ms(evidence.course)),
-        guesses=[_guess(it, origin) for it in chronicle.evaluations],
+        guesses=guesses,
+        cone=guesses[-1] if guesses and last_step_ms is None else None,
         progress=[
-            _curve([(it.wall_s - origin, float(it.step + 1)) for it in thin(history.steps)])
+            _curve([(it.wall_s - origin, float(it.step + 1)) for it in thin(history.steps, most)])
             for history in evidence.histories
             if history.steps
         ],
         horizons=list(_list_horizons(memory, surviving, origin, end_s)),
-        pace=[_smooth(history.steps, origin) for history in evidence.histories if history.steps],
-        attempts=[
-            (it.number, it.launched_wall_s - origin, it.ended_wall_s - origin)
-            for it in evidence.histories
-        ],
         marks=[
             *_list_marks(memory, surviving, origin),
             *(
@@ -186,6 +208,7 @@ def _guess(evaluation: Evaluation, origin: float) -> Guess:
         low_s=low,
         middle_s=middle,
         high_s=high,
+        step=found.step,
         total_steps=found.total_steps,
     )
 
@@ -214,23 +237,47 @@ def _list_marks(
     for number, incident in enumerate(memory.incidents, 1):
         at_ms = incident.ended_wall_ms or incident.at.wall_ms
         yield Mark("incident", at_ms / MS_PER_S - origin, f"{number} {incident.cause}")
-    for revision in memory.adopted:
-        yield Mark("revision", fork_at_s(revision, surviving) - origin, revision.kind)
+    for number, revision in enumerate(memory.adopted, 1):
+        name = revision.kind if len(memory.adopted) <= MAX_NAMED else f"r{number}"
+        yield Mark("revision", fork_at_s(revision, surviving) - origin, name)
 
 
 # --- learning rate ---
 
 
 def set_rate_scene(evidence: Evidence) -> RateScene:
-    """Return the learning rate before and after each revision, and as it was received."""
+    """Return rate and mixture before and after each revision, and the rate as it was received."""
     memory, surviving = evidence.memory, evidence.course.surviving
     plan = memory.held_plan
+    chain = memory.chain[: memory.chain.index(plan) + 1]
+    told = [chain[0], *(it for before, it in pairwise(chain) if _differs(before, it))]
+    weights: Counter[str] = Counter()
+    for stage in plan.mixture.stages:
+        weights.update(stage.parts)
     return RateScene(
-        genesis=_knots(memory.genesis),
-        planned=_knots(plan),
+        schedules=[_set_schedule(it, is_held=it is told[-1]) for it in told],
         executed=_curve(list(_list_rates(thin([*surviving.values()]), plan))),
-        forks=[it.fork_step for it in memory.adopted if it.kind == "horizon"],
-        is_revised=memory.genesis.anneals != plan.anneals,
+        forks=[it.fork_step for it in memory.adopted],
+        sources=[name for name, _ in sorted(weights.items(), key=lambda it: (-it[1], it[0]))],
+    )
+
+
+def _differs(before: Plan, after: Plan) -> bool:
+    return (before.anneals, before.mixture) != (after.anneals, after.mixture)
+
+
+def _set_schedule(plan: Plan, *, is_held: bool) -> Schedule:
+    starts = [it.start for it in plan.mixture.stages]
+    ends = [*starts[1:], plan.total_steps]
+    return Schedule(
+        name="launch" if plan.parent is None else f"{plan.kind}, step {plan.effective:,}",
+        is_held=is_held,
+        rates=_knots(plan),
+        stages=[
+            Stage(it.start, end, {name: share / units for name, share in it.parts.items()})
+            for it, end in zip(plan.mixture.stages, ends, strict=True)
+            if (units := sum(it.parts.values()))
+        ],
     )
 
 
@@ -262,13 +309,3 @@ def thin(items: Sequence[Item], most: int = MAX_POINTS) -> list[Item]:
     if items and (len(items) - 1) % stride:
         kept.append(items[-1])
     return kept
-
-
-def _smooth(steps: Sequence[StepRecord], origin: float) -> Curve:
-    """Return the seconds a step took: a median of neighbours, first steps left out."""
-    plain = [record for record in steps if "first" not in record.tags] or list(steps)
-    size = max(1, -(-len(plain) // (MAX_POINTS // 2)))
-    groups = [plain[start : start + size] for start in range(0, len(plain), size)]
-    return _curve(
-        [(it[-1].wall_s - origin, median(record.step_s for record in it)) for it in groups]
-    )

@@ -1,5 +1,6 @@
 """Quantities as people read them. Instants are in UTC, so that the page is the same everywhere."""
 
+import re
 from datetime import UTC, datetime
 
 NOTHING = "-"
@@ -58,3 +59,29 @@ def show_chance(permille: int | None) -> str:
 def show_share(value: object) -> str:
     """Return `91.2%` for a probability of 0.912."""
     return show_chance(round(1_000 * value)) if isinstance(value, int | float) else NOTHING
+
+
+CONTROLS = dict.fromkeys(
+    code
+    for first, last in (
+        (0x00, 0x08),
+        (0x0B, 0x1F),
+        (0x7F, 0x9F),
+        (0x202A, 0x202E),
+        (0x2066, 0x2069),
+    )
+    for code in range(first, last + 1)
+)
+"""Signs that steer terminals or turn the direction of a text; tabs and new lines stay."""
+ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)?")
+"""What a terminal takes for orders: colours, moves, titles."""
+
+
+def plain(text: str) -> str:
+    """Return text as it would be read aloud: nothing that steers what shows it."""
+    return ESCAPES.sub("", text).translate(CONTROLS).encode(errors="replace").decode()
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return `1 step`, `2 steps`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,5 +1,6 @@
 """`ctl report` draws whatever lies in a run's directory, in a process of its own."""
 
+import json
 import shutil
 
 import pytest
@@ -40,12 +41,13 @@ def test_report_is_written_anywhere_anytime_with_the_same_bytes(trained, run_ctl
     page = (trained / wire.REPORT_FILE).read_bytes()
     assert b"had trained 20 of 50 steps by 2023-11-14 22:13:49 UTC" in page
     assert b"<th>wall time</th><td>29.0 s</td>" in page
+    assert b'<td class="n" data-head="exactly">0.000 s</td>' in page
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     monkeypatch.setenv("TZ", "Asia/Kathmandu")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    (trained / wire.REPORT_FILE).unlink()
-    run_ctl("ctl report probe")
-    assert (trained / wire.REPORT_FILE).read_bytes() == page
+    monkeypatch.chdir(trained)
+    run_ctl("ctl report probe --runs-dir .. --to ../elsewhere.html")
+    assert (trained.parent / "elsewhere.html").read_bytes() == page
 
 
 def test_peak_that_the_summary_names_makes_the_mfu(trained, run_ctl):
@@ -53,8 +55,8 @@ def test_peak_that_the_summary_names_makes_the_mfu(trained, run_ctl):
     run_ctl("ctl report probe")
     assert "tokens/s, MFU " in (trained / wire.REPORT_FILE).read_text()
     (trained / wire.SUMMARY_FILE).write_text("[torn")
-    assert run_ctl("ctl report probe")[0] == Code.DONE
-    assert "MFU" not in (trained / wire.REPORT_FILE).read_text()
+    assert run_ctl("ctl report probe")[::2] == (Code.DONE, "")
+    assert "There is no MFU" in (trained / wire.REPORT_FILE).read_text()
 
 
 def test_copy_is_drawn_and_said_to_be_one(trained, run_ctl):
@@ -80,3 +82,58 @@ def test_unknown_run_is_bad_input(folder, run_ctl):
     code, _, err = run_ctl("ctl report nobody")
     assert code == Code.BAD_INPUT
     assert "nobody" in err
+
+
+def test_facts_go_to_stdout_as_text_or_json(trained, run_ctl):
+    code, out, err = run_ctl("ctl report probe -o md")
+    assert (code, err) == (Code.DONE, "")
+    assert out.startswith("## probe\n\n**probe had trained 20 of 50 steps by 2023-11-14")
+    assert out.endswith("\n\nEntry 1: next time `--since 1`\n")
+    code, out, err = run_ctl("ctl report probe -o json --since 1")
+    facts = json.loads(out)
+    assert (code, err) == (Code.DONE, "")
+    assert facts["as_of"] == {"entry": 1, "at": "2023-11-14T22:13:21.000+00:00", "since": 1}
+    assert facts["standing"].startswith("probe had trained 20 of 50 steps")
+    assert facts["time"]["difference_ms"] == 0
+    assert facts["tokens"]["processed"] == facts["tokens"]["unique"] == 20 * 1024
+    assert len(facts["series"]["buckets"]) == 20
+    assert facts["entries"] == []
+    assert not (trained / wire.REPORT_FILE).exists()
+
+
+def test_report_goes_where_it_is_told_to(trained, run_ctl):
+    target = trained.parent / "told.md"
+    code, out, _ = run_ctl(f"ctl report probe -o md --to {target}")
+    assert (code, out) == (Code.DONE, f"{target}\n")
+    assert target.read_text().startswith("## probe\n")
+    code, out, _ = run_ctl("ctl report probe --to -")
+    assert (code, out[:15]) == (Code.DONE, "<!DOCTYPE html>")
+    assert not (trained / wire.REPORT_FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("-o pdf", "--output is pdf; it must be one of html, md, json. Next: ctl report probe"),
+        ("--since 3", "--since is 3; a page tells everything"),
+        ("-o md --to no/where.md", '--to is "no/where.md"; there is no folder no. Next: mkdir'),
+    ],
+)
+def test_options_that_do_not_fit_are_bad_input(trained, run_ctl, words, said):
+    code, out, err = run_ctl(f"ctl report probe {words}")
+    assert (code, out) == (Code.BAD_INPUT, "")
+    assert said in err
+
+
+def test_entry_that_does_not_exist_yet_is_refused(trained, run_ctl):
+    code, out, err = run_ctl("ctl report probe -o md --since 7")
+    assert (code, out) == (Code.FAILED, "")
+    assert "--since is 7; the ledger ends at entry 1. Next: ctl report probe -o md" in err
+
+
+def test_peak_that_is_declared_makes_the_mfu_of_a_run_that_goes_on(trained, run_ctl):
+    path = trained / wire.RUN_FILE
+    given = path.read_text()
+    path.write_text(given.replace("{kind: local,", "{kind: local, peakFlopsPerDevice: 1000000000,"))
+    assert run_ctl("ctl report probe")[::2] == (Code.DONE, "")
+    assert "tokens/s, MFU " in (trained / wire.REPORT_FILE).read_text()

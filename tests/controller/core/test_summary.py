@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -216,3 +217,12 @@ def test_every_key_is_documented():
     summary = make_summary(evidence(a_run()))
     for name in [*summary, *summary["incidents"][0], *summary["drops_percent"]]:
         assert f"`{name}`" in page, name
+
+
+def test_every_documented_key_is_there():
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    table = page.partition("## summary.json\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+    told = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    inner = {"lr_at_fork_before_step", "lr_at_fork_after_step"}
+    assert told == set(make_summary(evidence(a_run()))) - inner

@@ -6,9 +6,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from contract.wire import Phase
 from controller.core.actions import Halt, Rest
-from controller.report.page import write_page
+from controller.report.dossier import Declared, Dossier
+from controller.report.page import write_page, write_text
 from controller.report.style import ROLES
+from controller.report.trail import follow
 from tests.chronicles import (
     FORK,
     SHORTER,
@@ -23,15 +26,25 @@ from tests.chronicles import (
 )
 
 
+def dossier_of(run, **changes):
+    """Return what a report is made from; `changes` are those of the evidence."""
+    evidence = replace(run.evidence, **changes)
+    return Dossier(evidence, follow(run.scroll.book.records), Declared())
+
+
+def page_of(run, **changes):
+    return write_page(dossier_of(run, **changes))
+
+
 @pytest.fixture(scope="module")
 def page():
-    return write_page(told(a_shortened_run()).evidence)
+    return page_of(told(a_shortened_run()))
 
 
 class Reader(HTMLParser):
     """Collects elements with their attributes, and checks that they close in order."""
 
-    VOID = frozenset({"meta", "br"})
+    VOID = frozenset({"meta"})
 
     def __init__(self, page):
         super().__init__()
@@ -52,13 +65,14 @@ class Reader(HTMLParser):
 
 
 def test_page_is_the_same_for_the_same_run(page):
-    assert write_page(told(a_shortened_run()).evidence) == page
+    assert page_of(told(a_shortened_run())) == page
 
 
 def test_page_needs_nothing_from_outside(page):
     elements = Reader(page).elements
     assert "://" not in page
     assert not {tag for tag, _ in elements} & {"script", "link", "img", "iframe", "object", "image"}
+    assert not [name for _, it in elements for name in it if name.startswith("on")]
     targets = [it[name] for _, it in elements for name in ("href", "src") if name in it]
     assert targets
     assert all(target.startswith("#") for target in targets)
@@ -76,23 +90,24 @@ def test_identifiers_are_unique_and_those_referred_to_are_there(page):
 def test_figures_take_their_colours_from_the_style(page):
     figures = "".join(re.findall(r"<svg.*?</svg>", page, re.S))
     assert re.findall(r"#[0-9a-f]{6}\b", figures) == []
-    assert {f"var(--{role})" for role in ROLES} - {"var(--surface)"} <= set(
-        re.findall(r"var\(--\w+\)", figures)
-    )
+    used = set(re.findall(r"var\(--(\w+)\)", figures))
+    assert {"ink", "muted", "grid", "line", "ghost", "bad", "good", "revision", "s1"} <= used
+    assert used <= set(ROLES)
 
 
 def test_page_fits_a_phone_and_light_and_dark(page):
     assert '<meta name="viewport" content="width=device-width, initial-scale=1">' in page
-    assert "prefers-color-scheme: dark" in page
+    assert "@media screen and (prefers-color-scheme: dark)" in page
+    assert "@media print {\n  :root { color-scheme: light; }" in page
     sized = [it for tag, it in Reader(page).elements if tag == "svg"]
-    assert len(sized) == 4
+    assert len(sized) == 10
     assert all("viewbox" in it and "width" not in it for it in sized)
 
 
 def test_each_figure_has_a_form_for_phones_that_needs_no_scrolling(page):
     forms = re.findall(r'<div class="figure (\w+)"><svg viewBox="0 0 (\S+)', page)
-    assert [name for name, _ in forms] == ["desk", "phone"] * 2
-    assert [float(width) for _, width in forms] == pytest.approx([446.4, 237.6] * 2)
+    assert [name for name, _ in forms] == ["desk", "phone"] * 5
+    assert [float(width) for _, width in forms] == pytest.approx([446.4, 237.6] * 5)
     [small] = re.findall(r"@media screen and \(max-width: 600px\) \{(.*?)\n\}", page, re.S)
     assert ".desk { display: none; } .phone { display: block; }" in small
     assert ".phone { display: none; }" in page.replace(small, "")
@@ -100,11 +115,13 @@ def test_each_figure_has_a_form_for_phones_that_needs_no_scrolling(page):
 
 
 def test_cells_of_a_card_know_the_heads_of_their_columns(page):
-    [row] = re.findall(r"<tr>[^\n]*rank 1 ended first[^\n]*</tr>", page)
+    [row] = re.findall(r'<tr id="incident-1">[^\n]*</tr>', page)
     assert re.findall('data-head="([^"]*)"', row) == [
-        "incident", "ended", "cause", "rank", "step", "noticed in", "cost", "tokens again",
-        "evidence",
+        "incident", "ended", "cause", "attempt", "root rank", "step", "noticed in", "cost",
+        "tokens again",
     ]  # fmt: skip
+    [note] = re.findall(r"<tr>[^\n]*rank 1 ended first[^\n]*</tr>", page)
+    assert 'class="note" colspan="9" data-head="evidence, acts"' in note
 
 
 def figures_of(page):
@@ -112,7 +129,7 @@ def figures_of(page):
 
 
 def test_axis_of_the_finish_has_its_unit_and_what_came_is_two_instants(page):
-    for figure in figures_of(page)[:2]:
+    for figure in figures_of(page)[2:4]:
         assert "finish, minutes since launch" in figure
         assert "end of the last step" in figure
         assert ">finish<" in figure
@@ -125,10 +142,10 @@ def test_page_says_what_is_forecast_and_what_the_reserve_is_for(page):
 
 
 def test_moved_deadline_is_drawn_marked_and_listed():
-    page = write_page(told(until_proposed()[0].move_deadline(130, 700), last=86).evidence)
-    for figure in figures_of(page)[:2]:
+    page = page_of(told(until_proposed()[0].move_deadline(130, 700), last=86))
+    for figure in figures_of(page)[:4]:
         assert ">deadline moved<" in figure
-    [section] = re.findall(r"<h2>Deadline moved</h2>(.*?)</section>", page, re.S)
+    [section] = re.findall(r"<h2>On time\?</h2>(.*?)</section>", page, re.S)
     assert "2023-11-14 22:15:30 UTC" in section
     assert ">ada</td>" in section
     for second in ("22:24:00", "22:23:50", "22:25:00", "22:24:50"):
@@ -140,7 +157,7 @@ def test_band_that_is_far_wider_than_all_others_is_cut_and_said_to_be():
     wide = an_evaluation(128, 81, 2.0, 21)
     far = wide.forecast.model_copy(update={"p90_wall_ms": wide.forecast.p90_wall_ms + 10**7})
     scroll.decide(128, wide.model_copy(update={"forecast": far}))
-    whole, cut = (write_page(told(it, last=82).evidence) for it in (until_proposed()[0], scroll))
+    whole, cut = (page_of(told(it, last=82)) for it in (until_proposed()[0], scroll))
     assert "goes on beyond" not in whole
     assert "goes on beyond" in cut
 
@@ -159,12 +176,12 @@ def test_lag_is_told_in_lost_time_and_steps_against_the_even_pace(page):
 
 def test_bars_have_the_room_that_the_table_leaves(page):
     assert re.findall(r'<td class="b"><div class="bar" style="width: [\d.]+%">', page)
-    assert "td.b { width: 60%;" in page
+    assert "td.b { width: 40%;" in page
 
 
 def test_page_tells_incidents_proposals_proofs_and_plans():
     evidence = told(a_shortened_run()).evidence
-    page = write_page(evidence)
+    page = page_of(told(a_shortened_run()))
     [incident] = evidence.memory.incidents
     [story] = evidence.chronicle.stories
     assert incident.evidence in page
@@ -175,18 +192,16 @@ def test_page_tells_incidents_proposals_proofs_and_plans():
         assert plan.sha[:12] in page
     assert f"{SHORTER} of {SHORTER} ({STEPS} at launch)" in page
     assert f"from step {FORK}, adopted when seen at step {FORK + 1}" in page
-    assert page.count("deadline") > 1
 
 
 def test_failed_proof_is_seen_at_a_glance():
-    evidence = told(a_shortened_run()).evidence
-    [story] = evidence.chronicle.stories
+    run = told(a_shortened_run())
+    [story] = run.evidence.chronicle.stories
     facts = story.proposal.facts
     first = facts.proofs[0].model_copy(update={"holds": False})
     facts = facts.model_copy(update={"proofs": [first, *facts.proofs[1:]]})
     worse = replace(story, proposal=story.proposal.model_copy(update={"facts": facts}))
-    chronicle = replace(evidence.chronicle, stories=[worse])
-    page = write_page(replace(evidence, chronicle=chronicle))
+    page = page_of(run, chronicle=replace(run.evidence.chronicle, stories=[worse]))
     assert page.count('<span class="bad">FAILS</span>') == 1
 
 
@@ -217,28 +232,67 @@ def late():
     return told(until_proposed()[0].complete(700), last=STEPS)
 
 
+def never_started():
+    return Told(Scroll(), [])
+
+
+KINDS = {
+    without_deadline: (
+        "sim had trained 60 of 400 steps by 2023-11-14 22:14:45 UTC and has no forecast yet;"
+        " it goes on as planned."
+    ),
+    under_way: (
+        "sim had trained 82 of 400 steps by 2023-11-14 22:15:29 UTC and was last forecast to finish"
+        " on 2023-11-14 22:26:06 UTC, 2 min 16 s LATE with P(on time) 2.1%; proposal {id} to end"
+        " after 320 steps waits for an answer (ctl replan sim --approve {id})."
+    ),
+    halted: ("sim halted after 82 of 400 steps: no luck; it waits for its owner (ctl resume sim)."),
+    stopped: "sim is stopped after 82 of 400 steps; it waits for its owner (ctl resume sim).",
+    never_trained: (
+        "sim had trained 0 of 400 steps by 2023-11-14 22:13:20 UTC and has no forecast yet;"
+        " the first forecast is made when enough clean steps are known."
+    ),
+    never_started: (
+        "sim has not started yet: none of its 400 steps is trained; attempt 1 is to be started."
+    ),
+    late: (
+        "sim finished its 400 steps on 2023-11-14 22:25:00 UTC, 1 min AFTER its deadline;"
+        " nothing is left to do."
+    ),
+}
+
+
+@pytest.mark.parametrize("make", KINDS, ids=lambda it: it.__name__)
+def test_every_kind_of_run_has_a_page_that_says_where_it_stands(make):
+    run = make()
+    page = page_of(run)
+    Reader(page)
+    ids = [it.proposal.id for it in run.evidence.chronicle.stories]
+    assert f'<p class="lead">{KINDS[make].format(id=(*ids, "")[0])}</p>' in page
+
+
 @pytest.mark.parametrize(
-    ("make", "standing"),
+    ("make", "why"),
     [
-        (
-            without_deadline,
-            "sim had trained 60 of 400 steps by 2023-11-14 22:14:45 UTC; no forecast",
-        ),
+        (without_deadline, "No forecast was made: the run has no deadline."),
+        (never_trained, "Nothing can be drawn yet: no step was logged and no forecast was made."),
+        (never_trained, "No forecast was made yet: it takes 500 clean steps, and counts after"),
+        (never_trained, "Nothing can be drawn yet: no step was logged.<"),
+        (never_started, "Nothing can be drawn yet: no gang was started.<"),
+        (never_started, "No gang was started yet."),
+        (never_started, "No token was processed: no step was logged."),
         (
             under_way,
-            "sim had trained 82 of 400 steps by 2023-11-14 22:15:29 UTC; then forecast to finish"
-            " on 2023-11-14 22:26:06 UTC, P(on time) 2.1%.",
+            "There is no MFU: no peak is declared (fleet.peakFlopsPerDevice), and what the",
         ),
-        (halted, "sim halted after 82 of 400 steps: no luck."),
-        (stopped, "sim is stopped after 82 of 400 steps."),
-        (never_trained, "sim had trained 0 of 400 steps"),
-        (late, "sim finished its 400 steps on 2023-11-14 22:25:00 UTC, 1 min AFTER its deadline."),
+        (never_started, "None: no attempt ended without being asked to."),
+        (never_started, "None was made: it takes 2 late evaluations in a row"),
+        (under_way, "Nothing was declared: the run file has no record section."),
+        (under_way, "The plan of the launch was never revised."),
     ],
 )
-def test_every_kind_of_run_has_a_page_that_says_where_it_stands(make, standing):
-    page = write_page(make().evidence)
-    Reader(page)
-    assert f'<p class="lead">{standing}' in page
+def test_what_is_missing_says_why(make, why):
+    assert why in page_of(make())
 
 
 def test_text_from_outside_stays_text():
@@ -246,12 +300,135 @@ def test_text_from_outside_stays_text():
     evil = "<script>alert(1)</script>"
     scroll.decide(130, Halt(reason=evil, nonce="h", cause="killed"))
     scroll.close(proposal, 131, "rejected", evil)
-    page = write_page(told(scroll, last=82).evidence)
+    page = page_of(told(scroll, last=82))
     assert evil not in page
     assert page.count("&lt;script&gt;") >= 2
     Reader(page)
 
 
 def test_damaged_ledger_is_said_at_the_top():
-    evidence = replace(told(a_shortened_run()).evidence, ledger_findings=["record 3 was changed"])
-    assert "The ledger is damaged: record 3 was changed." in write_page(evidence)
+    page = page_of(told(a_shortened_run()), ledger_findings=["record 3 was changed"])
+    assert "The ledger is damaged: record 3 was changed." in page
+
+
+def test_text_from_outside_steers_no_terminal_and_no_reader():
+    scroll, proposal = until_proposed()
+    scroll.close(proposal, 131, "rejected", "\x1b[31mred\x1b]0;title\x07\u202eback\x00")
+    assert "redback" in page_of(told(scroll, last=82))
+
+
+def test_only_links_of_the_web_are_links():
+    run = told(a_shortened_run())
+    links = ["https://example.org/?a=1&b=2", "javascript:alert(1)", 'http://x"onclick="y']
+    page = write_page(replace(dossier_of(run), declared=Declared("why", ["one"], links)))
+    targets = [it["href"] for tag, it in Reader(page).elements if tag == "a"]
+    assert [it for it in targets if not it.startswith("#")] == [links[0], links[2]]
+    assert "<td>javascript:alert(1)</td>" in page
+    assert "<th>hypothesis</th><td>why</td>" in page
+
+
+def test_statements_link_to_entries_that_the_page_holds(page):
+    ids = {it["id"] for _, it in Reader(page).elements if "id" in it}
+    cited = set(re.findall(r'href="#(entry-\d+)"', page))
+    assert len(cited) > 10
+    assert cited <= ids
+
+
+def test_incident_says_what_was_done_about_it(page):
+    [note] = re.findall(r'<td class="note"[^\n]*</td>', page)
+    told_of = re.sub(r"<[^>]*>", "", note)
+    assert told_of == (
+        "rank 1 ended first with 137 KILLED (confidence high); recorded as entry 4;"
+        " attempt 2 started from step 0, as no checkpoint existed (entry 5)"
+    )
+
+
+def test_accounts_sum(page):
+    [section] = re.findall(r"<h2>Goodput</h2>(.*?)</section>", page, re.S)
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", it) for it in re.findall(r"<tr>.*?</tr>", section)]
+    lines = {it[0]: it[2] for it in rows if len(it) == 5}
+    assert lines.pop("difference") == "0.000 s"
+    wall, whole = (lines.pop(it) for it in ("wall time", "sum of the phases"))
+    assert wall == whole == "610.000 s"
+    assert sum(float(it.removesuffix(" s")) for it in lines.values()) == pytest.approx(610, abs=0)
+    tokens = {it[0]: it[1] for it in rows if len(it) == 4}
+    assert tokens["unique, on the surviving line"] == f"{320 * 1024:,}"
+    assert tokens["replayed after incidents"] == f"{11 * 1024:,}"
+    assert tokens["processed, as logged"] == tokens["sum"] == f"{331 * 1024:,}"
+    assert '<span class="good">0</span>' in tokens["difference"]
+
+
+def test_account_that_does_not_sum_shows_by_how_much():
+    run = told(a_shortened_run())
+    short = replace(run.evidence.account, seconds={Phase.PRODUCTIVE: 600.0, Phase.UNKNOWN: 0.0})
+    page = page_of(run, account=short)
+    assert '<span class="bad">10.0 s</span></td><td class="n" data-head="exactly">10.000 s' in page
+
+
+def test_revision_is_told_in_exact_values(page):
+    [section] = re.findall(r"<h2>Learning rate and mixture</h2>(.*?)</section>", page, re.S)
+    rows = [re.findall(r"<td[^>]*>(.*?)</td>", it) for it in re.findall(r"<tr>.*?</tr>", section)]
+    told_of = {row[0]: row[1:] for row in rows if row}
+    assert told_of[f"step {FORK}, the fork"][0] == told_of[f"step {FORK}, the fork"][1]
+    assert told_of[f"step {SHORTER - 1}, the last"][1] == "1/20 of the peak"
+    assert told_of[f"step {STEPS - 1}"] == ["1/20 of the peak", "no such step", "-"]
+
+
+def test_hundreds_of_incidents_fold_and_sum_by_cause():
+    scroll = Scroll()
+    for number in range(1, 201):
+        scroll.launch(3 * number, number).kill(3 * number + 1, number, 5)
+    page = page_of(Told(scroll, []))
+    Reader(page)
+    assert page.count('<tr id="incident-') == 200
+    assert "<summary>incidents 1 to 50</summary>" in page
+    opened = re.sub(r"<details>.*?</details>", "", page, flags=re.S)
+    assert opened.count('<tr id="incident-') == 12
+    assert '<td data-head="cause">killed</td>' in opened
+
+
+# --- the same facts as text ---
+
+
+def test_text_tells_the_same_and_where_to_go_on():
+    run = told(a_shortened_run())
+    text = write_text(dossier_of(run))
+    for fact in (
+        "sim finished its 320 steps on 2023-11-14 22:23:30 UTC, 30.0 s before its deadline",
+        "rank 1 ended first with 137 KILLED (confidence high)",
+        "entry 4",
+        run.evidence.memory.plan.sha,
+        "1/20 of the peak",
+        "| difference | **0** | 0.000 s |",
+        "██",
+    ):
+        assert fact in text
+    assert "<svg" not in text
+    seq = run.evidence.memory.seq
+    assert text.endswith(f"\nEntry {seq}: next time `--since {seq}`\n")
+
+
+def test_part_tells_only_what_later_entries_tell():
+    run = told(a_shortened_run())
+    whole = dossier_of(run)
+    [proposal] = whole.trail.proposals
+    before = max(whole.trail.evaluations[2], 9)
+    text = write_text(replace(whole, since=before))
+    assert "rank 1 ended first" not in text
+    assert proposal in text
+    assert "only what is new since entry 9" in text.lower()
+    last = write_text(replace(whole, since=run.evidence.memory.seq))
+    assert "###" not in last
+    assert "sim finished its 320 steps" in last
+
+
+def test_text_is_no_markup_mention_or_reference():
+    scroll, proposal = until_proposed()
+    evil = "@ada #12 <b>x</b> [a](http://b) | `c` *d*\n- e"
+    scroll.close(proposal, 131, "rejected", evil)
+    text = write_text(dossier_of(told(scroll, last=82)))
+    assert "@ada" not in text
+    assert "#12" not in text
+    assert "<b>" not in text
+    assert "](http" not in text
+    assert "\\| \\`c\\` \\*d\\* - e" in text

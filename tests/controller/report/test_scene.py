@@ -72,26 +72,41 @@ def test_every_forecast_is_shown_as_it_was_made(times):
     assert (third.low_s, third.middle_s, third.high_s) == (702.0, 766.0, 830.0)
 
 
-def test_each_attempt_has_its_own_curves(times):
+def test_each_attempt_has_its_own_curve(times):
     assert [(it.ys[0], it.ys[-1]) for it in times.progress] == [(1, 41), (31, SHORTER)]
-    assert times.pace[0].ys[0] == 1.0
-    assert times.pace[1].ys[-1] == 2.0
-    assert [number for number, _, _ in times.attempts] == [1, 2]
 
 
-def test_rates_show_both_plans_and_what_was_received():
+def test_cone_is_of_the_newest_forecast_while_the_last_step_is_ahead(times):
+    assert times.cone is None
+    scene = set_time_scene(told(until_proposed()[0], last=82).evidence)
+    assert scene.cone == scene.guesses[-1]
+    assert (scene.cone.step, scene.cone.middle_s) == (80, 766.0)
+
+
+def test_rates_show_every_plan_and_what_was_received():
     scene = set_rate_scene(told(a_shortened_run()).evidence)
-    assert scene.is_revised
+    launch, held = scene.schedules
+    assert (launch.is_held, held.is_held) == (False, True)
     assert scene.forks == [FORK]
-    assert (scene.genesis.xs[-1], scene.planned.xs[-1]) == (STEPS - 1, SHORTER - 1)
-    assert scene.genesis.ys[-1] == scene.planned.ys[-1] == 5.0
+    assert (launch.rates.xs[-1], held.rates.xs[-1]) == (STEPS - 1, SHORTER - 1)
+    assert launch.rates.ys[-1] == held.rates.ys[-1] == 5.0
     assert (scene.executed.xs[0], scene.executed.xs[-1]) == (0, SHORTER - 1)
     assert scene.executed.ys[-1] == pytest.approx(5.0)
 
 
+def test_mixture_of_each_plan_spans_its_run_in_shares():
+    scene = set_rate_scene(told(a_shortened_run()).evidence)
+    assert scene.sources == ["text"]
+    assert [[(it.start, it.end) for it in one.stages] for one in scene.schedules] == [
+        [(0, STEPS)],
+        [(0, SHORTER)],
+    ]
+    assert {sum(it.shares.values()) for one in scene.schedules for it in one.stages} == {1.0}
+
+
 def test_rates_of_a_run_that_was_not_revised_have_one_plan():
     scene = set_rate_scene(told(until_proposed()[0], last=82).evidence)
-    assert not scene.is_revised
+    assert len(scene.schedules) == 1
     assert scene.forks == []
 
 
