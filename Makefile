@@ -17,8 +17,9 @@ WORKERS ?= 2
 FAULT_WORKERS ?= 2
 SEED ?= 0
 N ?= 200
+LIFE ?=
 
-.PHONY: help setup check style types layers dead test test-faults demo sim bench docs lock clean
+.PHONY: help setup check style types layers dead test test-faults demo sim chaos bench docs wheels conformance lock clean
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -69,13 +70,27 @@ demo: setup ## A small run through gate, crash, slow-down and re-plan to its end
 sim: setup ## Simulate N runs under faults, from SEED on: make sim SEED=7 N=1000
 	$(BIN)/python -m tests.sim --seed $(SEED) --count $(N)
 
+chaos: N = 10000
+chaos: setup ## Every fault in every phase, pairs of faults, and chance: make chaos SEED=7 N=10000
+	$(BIN)/python -m tests.sim --chaos --seed $(SEED) --count $(N) --life "$(LIFE)"
+
 bench: setup ## Measure the figures that the README quotes
 	$(BIN)/python -m bench
 
 docs: setup ## Write the generated pages under docs/ anew
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.pictures
 	$(BIN)/python -m tools.timeline
 	$(BIN)/python -m tests.sim.truth
+
+# build/lib is emptied first: setuptools would pack modules from there that are long gone.
+wheels: setup ## Build dist/*.whl, and try it without JAX in a fresh environment elsewhere
+	@rm -rf build/lib build/bdist.* dist
+	@$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist .
+	@$(BIN)/python -m tools.wheel_trial
+
+conformance: setup ## Try a trainer of yours: make conformance TRAINER="python /path/train.py" [ARGS=-x]
+	@$(BIN)/python -m tests.conformance --trainer "$(TRAINER)" $(ARGS)
 
 lock: ## Resolve requirements/*.in anew into the hashed files
 	$(PYTHON) -m venv build/lock

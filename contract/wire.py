@@ -13,17 +13,23 @@ from contract.plan import Count, Frozen, Name, Sha
 
 # Environment of a rank. The rest of what it needs is in the attempt's config file.
 ENV_RUN_DIR = "STEERSMAN_RUN_DIR"
+"""The run directory, absolute. All other paths are relative to it."""
 ENV_RUN_UID = "STEERSMAN_RUN_UID"
+"""The run's identity: a document of another run is refused."""
 ENV_EPOCH = "STEERSMAN_EPOCH"
 """Epoch of the controller that launched the attempt; a lower one is never obeyed."""
 ENV_ATTEMPT = "STEERSMAN_ATTEMPT"
+"""Number of this attempt, from 1."""
 ENV_RANK = "STEERSMAN_RANK"
+"""This rank, from 0."""
 ENV_RANKS = "STEERSMAN_RANKS"
+"""How many ranks the gang has."""
 ENV_COORDINATOR = "STEERSMAN_COORDINATOR"
 """host:port of the coordination service that rank 0 starts."""
 ENV_PLAN_SHA = "STEERSMAN_PLAN_SHA"
 """The plan this attempt runs; its file is waited for under a deadline."""
 ENV_RESTORE = "STEERSMAN_RESTORE"
+"""What the gang may start from: a word of `Restore`."""
 ENV_HIGHEST_STEP = "STEERSMAN_HIGHEST_STEP"
 """The most steps any attempt completed on this line: steps below it count as replay."""
 
@@ -238,7 +244,10 @@ class Claim(Frozen):
 
 
 class Endpoint(Frozen):
-    """Where a rank serves /metrics; the port is chosen by the kernel."""
+    """Where a rank serves /metrics; the port is chosen by the kernel.
+
+    The host is an IP address, or `localhost`: no name is looked up, a look-up has no deadline.
+    """
 
     format: Literal[1] = 1
     host: str

@@ -65,6 +65,7 @@ from samples.minimal.watchdog import start_watchdog
 CODE = "minimal-1"
 """Replays are compared only between attempts of the same code: change it with the arithmetic."""
 ENV_STEP_S = "MINIMAL_STEP_S"
+"""Seconds that each step of the sample trainer takes at least; 0 where it is not set."""
 PLAN_WAIT_SHARE = 0.75
 """Of the `start` deadline; then the newest checkpoint's own plans must do."""
 PLAN_POLL_S = 0.05

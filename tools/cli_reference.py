@@ -1,6 +1,6 @@
 """Renders the reference of `ctl` from the commands themselves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, cast
 
 import typer.main
@@ -30,9 +30,26 @@ class Command(Protocol):
 
 def render_commands() -> str:
     """Return one section a command: usage, meaning, arguments and options."""
+    ctl = cast("Command", typer.main.get_command(app))
+    options = [f"- `{_title(it)}` {_meaning(it)}" for it in ctl.params if it.name != "help"]
+    head = ["# Commands\n", "## ctl\n", f"{ctl.help}\n", *options, ""]
+    return "\n".join([*head, *map(_render, list_commands())])
+
+
+def list_commands() -> list[Command]:
+    """Return the commands in the order of `ctl --help`."""
     commands: dict[str, object] = vars(typer.main.get_command(app))["commands"]
-    sections = (_render(cast("Command", command)) for command in commands.values())
-    return "\n".join(["# Commands\n", *sections])
+    return [cast("Command", command) for command in commands.values()]
+
+
+def list_variables() -> Iterator[tuple[str, str]]:
+    """Yield each environment variable that stands in for an option, and that option."""
+    found: dict[str, str] = {}
+    for command in list_commands():
+        for it in command.params:
+            if it.envvar:
+                found.setdefault(f"`{it.envvar}`", f"`{_title(it)}` {_meaning(it)}")
+    yield from sorted(found.items())
 
 
 def _render(command: Command) -> str:

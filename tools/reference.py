@@ -1,15 +1,18 @@
 """Writes the pages under docs/reference/ from the code they describe; a test compares them."""
 
-import ast
 import sys
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from pathlib import Path
 
-from contract import exits
 from contract.exits import CASCADE, NEVER_RETRY, PLANNED, Exit
 from contract.metrics import METRICS
+from controller.cli.codes import Code
 from tools.cli_reference import render_commands
+from tools.docstrings import find_class, read_docstrings, render_table
+from tools.environment_reference import render_environment
+from tools.ledger_reference import render_ledger
+from tools.rules_reference import render_rules
+from tools.run_file_reference import render_run_file
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reference"
@@ -25,7 +28,7 @@ def render_metrics() -> str:
     return (
         NOTICE.format(source="contract/metrics.py")
         + "# Metrics\n\nCounters are the truth; rates, MFU and goodput are derived from them.\n\n"
-        + _table(("Name", "Kind", "Served by", "Labels", "Meaning"), rows)
+        + render_table(("Name", "Kind", "Served by", "Labels", "Meaning"), rows)
     )
 
 
@@ -34,21 +37,20 @@ def _labels(labels: Iterable[str]) -> str:
 
 
 def render_exits() -> str:
-    """Return the table of exit codes: what each means and what follows."""
-    meanings = _attribute_docstrings(Path(exits.__file__), "Exit")
-    rows = (
-        (
-            str(code.value),
-            f"`{code.name}`",
-            meanings.get(code.name, "A signal."),
-            _follow(code),
-        )
-        for code in sorted(Exit)
+    """Return the tables of exit codes: of `ctl`, and of a rank with what follows."""
+    said = read_docstrings(find_class(Code).body)
+    commands = ((str(it.value), f"`{it.name}`", said.get(it.name, "Done.")) for it in Code)
+    meanings = read_docstrings(find_class(Exit).body)
+    ranks = (
+        (str(it.value), f"`{it.name}`", meanings.get(it.name, "A signal."), _follow(it))
+        for it in sorted(Exit)
     )
     return (
-        NOTICE.format(source="contract/exits.py")
-        + "# Exit codes of a rank\n\nNumbers above 128 are 128 + the signal.\n\n"
-        + _table(("Code", "Name", "Meaning", "What follows"), rows)
+        NOTICE.format(source="contract/exits.py and controller/cli/codes.py")
+        + "# Exit codes\n\n## Of a rank\n\nNumbers above 128 are 128 + the signal.\n\n"
+        + render_table(("Code", "Name", "Meaning", "What follows"), ranks)
+        + "\n## Of `ctl`\n\nMeanings by command: [cli.md](cli.md).\n\n"
+        + render_table(("Code", "Name", "Meaning"), commands)
     )
 
 
@@ -65,32 +67,23 @@ def _follow(code: Exit) -> str:
     return "restart, within the budget of its cause"
 
 
-def _attribute_docstrings(path: Path, class_name: str) -> dict[str, str]:
-    """Return name -> the string below an assignment, for the members of one class."""
-    tree = ast.parse(path.read_text())
-    body = next(n.body for n in tree.body if isinstance(n, ast.ClassDef) and n.name == class_name)
-    found: dict[str, str] = {}
-    for node, below in pairwise(body):
-        if isinstance(node, ast.Assign) and isinstance(below, ast.Expr):
-            name, text = ast.unparse(node.targets[0]), ast.literal_eval(below.value)
-            found[name] = " ".join(str(text).split())
-    return found
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
-
-
 def render_cli() -> str:
     """Return every command of `ctl` with its arguments and options."""
     return NOTICE.format(source="controller/cli/main.py") + render_commands()
+
+
+def _note(source: str, page: str) -> str:
+    return NOTICE.format(source=source) + page
 
 
 RENDERERS: dict[str, Callable[[], str]] = {
     "metrics.md": render_metrics,
     "exit-codes.md": render_exits,
     "cli.md": render_cli,
+    "run-file.md": lambda: _note("controller/core/spec.py and docs/run_file.md", render_run_file()),
+    "rules.md": lambda: _note("the checks themselves", render_rules()),
+    "environment.md": lambda: _note("the sources that read them", render_environment()),
+    "ledger.md": lambda: _note("controller/core and controller/ports.py", render_ledger()),
 }
 
 

@@ -4,6 +4,7 @@ import fcntl
 import importlib.util
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,12 @@ from controller.cli.peek import View, list_names, look
 MIN_PYTHON = (3, 11)
 MIN_FREE_BYTES = 2 * 1024**3
 """A tiny run takes some 100 MB; an environment with jax about 1 GB."""
+
+NEEDED = ("pydantic", "yaml", "typer", "tenacity", "rich", "prometheus_client", "matplotlib")
+OF_THE_TRAINER = ("jax", "optax", "orbax")
+NO_TRAINER = (
+    "runs whose file names a trainer.command work; for the others: pip install steersman[trainer]"
+)
 
 Check = tuple[bool, str, str]
 """Whether it is well, what was looked at, and what was found or is to be done."""
@@ -38,6 +45,7 @@ def _check_machine() -> Iterator[Check]:
     cores = len(os.sched_getaffinity(0))
     yield cores >= 2, "cores", f"{cores}; a gang of two processes wants two"  # noqa: PLR2004  # two
     yield _can_lock(), "flock", "locks tell who lives"
+    yield _can_talk(), "loopback", "ranks meet at 127.0.0.1. Where it lacks: ip link set lo up"
 
 
 def _can_lock() -> bool:
@@ -49,23 +57,40 @@ def _can_lock() -> bool:
     return True
 
 
+def _can_talk() -> bool:
+    """Return whether this machine reaches itself: in a container without a network it may not."""
+    with socket.socket() as server:
+        try:
+            server.bind(("127.0.0.1", 0))
+            server.listen(1)
+            socket.create_connection(server.getsockname(), LOOPBACK_WITHIN_S).close()
+        except OSError:
+            return False
+    return True
+
+
+LOOPBACK_WITHIN_S = 1.0
+
+
 def _check_libraries() -> Iterator[Check]:
-    for name in ("pydantic", "yaml", "httpx", "tenacity", "rich", "jax", "optax", "orbax"):
+    for name in NEEDED:
         is_there = importlib.util.find_spec(name) is not None
-        yield is_there, name, "found" if is_there else "missing. Next: make setup"
+        yield is_there, name, "found" if is_there else "missing. Next: pip install steersman"
+    missing = [name for name in OF_THE_TRAINER if importlib.util.find_spec(name) is None]
+    yield True, "trainer", f"no {', '.join(missing)}; {NO_TRAINER}" if missing else "found"
 
 
 def _check_disk(runs_dir: Path) -> Check:
+    if os.path.lexists(runs_dir) and not runs_dir.is_dir():
+        return False, "disk", f"{runs_dir} is no directory. Next: remove it, or give --runs-dir"
     place = next(
-        path for path in [runs_dir.resolve(), *runs_dir.resolve().parents] if path.exists()
+        path for path in [runs_dir.absolute(), *runs_dir.absolute().parents] if path.exists()
     )
     free = shutil.disk_usage(place).free
-    is_well = free >= MIN_FREE_BYTES and os.access(place, os.W_OK)
-    return (
-        is_well,
-        "disk",
-        f"{free / 1024**3:.1f} GiB free in {place}, {MIN_FREE_BYTES // 1024**3} wanted",
-    )
+    found = f"{free / 1024**3:.1f} GiB free in {place}, {MIN_FREE_BYTES // 1024**3} wanted"
+    if not os.access(place, os.W_OK):
+        return False, "disk", f"{place} is not writable. Next: mend it, or give --runs-dir"
+    return free >= MIN_FREE_BYTES, "disk", found
 
 
 def _check_runs(runs_dir: Path) -> Iterator[Check]:

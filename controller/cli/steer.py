@@ -24,7 +24,6 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line for every scrape
     try:
         ending = deps.steer(Path(arguments[0]))
     except PortError as error:

@@ -75,6 +75,10 @@ from tests.waiting import wait_for
 ROOT = Path(__file__).resolve().parents[2]
 ENV_TRAINER = "STEERSMAN_CONFORMANCE_TRAINER"
 """Command of a trainer to test instead of ours; set by `python -m tests.conformance`."""
+ENV_START_S = "STEERSMAN_CONFORMANCE_START_S"
+"""The longest that this trainer takes to its first step, in seconds; set likewise."""
+ENV_STEP_S = "STEERSMAN_CONFORMANCE_STEP_S"
+"""The longest that a step of it takes, a save or an evaluation included; set likewise."""
 RUN_UID = "conformance"
 TOKENS_PER_STEP = 1_024
 LENGTH = 64
@@ -204,7 +208,8 @@ class Run:
             ENV_RANKS: str(self.config.mesh.ranks),
             ENV_PLAN_SHA: self.plan.sha,
             ENV_HIGHEST_STEP: str(self.highest_step(attempt)),
-            "PYTHONPATH": str(ROOT),
+            # This contract first, and what the trainer needs besides stays within reach.
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         }
         with (folder / STDOUT_FILE).open("wb") as out, (folder / STDERR_FILE).open("wb") as err:
             return subprocess.Popen(
@@ -297,11 +302,14 @@ class Gang:
 
     def await_end(self, timeout_s: float | None = None) -> list[int]:
         """Return the exit codes of all ranks; a signal n as 128 + n."""
-        wait_for(
-            lambda: all(process.poll() is not None for process in self.processes),
-            timeout_s or self.run.kind.patience_s,
-            "the end of all ranks",
-        )
+        try:
+            wait_for(
+                lambda: all(process.poll() is not None for process in self.processes),
+                timeout_s or self.run.kind.patience_s,
+                "the end of all ranks",
+            )
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self.describe()}") from None
         codes = [process.returncode for process in self.processes]
         return [code if code >= 0 else 128 - code for code in codes]
 

@@ -150,7 +150,9 @@ def test_gang_killed_after_the_fork_goes_on_with_the_same_series(kind, make_run,
 
 
 @slow_trainer
-def test_gang_killed_before_and_at_the_fork_goes_on_with_the_same_series(kind, make_run, launch):
+def test_gang_of_a_slow_trainer_killed_before_and_at_the_fork_goes_on_with_the_same_series(
+    kind, make_run, launch
+):
     run = make_run(kind, total_steps=FAR, checkpointing=KEEP_ALL)
     gang = launch(run)
     gang.await_step(2)
@@ -208,7 +210,8 @@ def test_fork_at_a_step_that_was_just_saved_is_not_saved_again(kind, make_run, l
     run.point_to(revision.sha)
     assert gang.await_end() == [0, 0], gang.describe()
     assert run.manifest(fork).plans == [run.plan]
-    assert sorted(run.steps()[fork].tags) == ["plan", "save"]
+    # Every third of these steps is one of the evaluations' cadence, too.
+    assert set(run.steps()[fork].tags) - {"eval"} == {"plan", "save"}
     assert run.checkpoint_steps() == [*range(10, fork + 11, 10), fork + 15]
     assert run.verified_steps() == run.checkpoint_steps()
     assert gang.stderr(0).count("saving") == 0

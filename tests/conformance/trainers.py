@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.conformance.harness import ENV_TRAINER, TrainerKind
+from tests.conformance.harness import ENV_START_S, ENV_STEP_S, ENV_TRAINER, TrainerKind
 
 MINIMAL = TrainerKind(
     name="minimal",
@@ -32,9 +32,16 @@ JAX = TrainerKind(
 
 def _list_kinds() -> list[TrainerKind]:
     command = os.environ.get(ENV_TRAINER)
-    if command:
-        return [dataclasses.replace(JAX, name="other", command=tuple(shlex.split(command)))]
-    return [MINIMAL, JAX]
+    if not command:
+        return [MINIMAL, JAX]
+    other = dataclasses.replace(
+        JAX,
+        name="other",
+        command=tuple(shlex.split(command)),
+        start_s=float(os.environ.get(ENV_START_S, JAX.start_s)),
+        step_s=float(os.environ.get(ENV_STEP_S, JAX.step_s)),
+    )
+    return [other]
 
 
 KINDS = _list_kinds()

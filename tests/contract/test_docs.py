@@ -1,5 +1,7 @@
 """What docs/contract.md repeats from the code, it repeats in full."""
 
+import ast
+import importlib
 import re
 from pathlib import Path
 
@@ -71,3 +73,31 @@ def test_names_of_the_code_that_the_page_mentions_exist():
         if module in modules:
             source = (Path(wire.__file__).parent / f"{module}.py").read_text()
             assert re.search(rf"^ *(class|def) {name}\b", source, re.MULTILINE), f"{module}.{name}"
+
+
+def test_rank_in_forty_lines_is_python_and_imports_what_there_is():
+    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    for node in ast.walk(ast.parse(block)):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("contract"):
+            module = importlib.import_module(node.module)
+            assert all(hasattr(module, alias.name) for alias in node.names), node.module
+
+
+EXAMPLES = {
+    "control": wire.ControlDocument,
+    "step": wire.StepRecord,
+    "phase": wire.PhaseRecord,
+    "detail": wire.EndDetail,
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_example_of_a_document_is_one(name):
+    (block,) = re.findall(rf"```json {name}\n(.*?)```", PAGE, re.DOTALL)
+    EXAMPLES[name].model_validate_json(block)
+
+
+def test_failures_that_are_shown_are_cases_of_the_suite():
+    for path, case in re.findall(r"FAILED (\S+)::(\w+)", PAGE):
+        source = (Path(__file__).parents[2] / path).read_text()
+        assert f"def {case}(" in source

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,14 @@ def test_every_key_is_documented():
     status = build_status(memory(), snapshot(), measure(records, PLAN, 1e15))
     for name in [*status, *status["figures"], *status["ranks"][0], *status["checkpoints"]]:
         assert f"`{name}`" in page or name == "rank", name
+
+
+def test_every_documented_key_is_there():
+    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    table = page.partition("## status.json\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
+    told = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    assert told == set(build_status(memory(), snapshot()))
 
 
 def test_figures_are_of_clean_steps_and_never_beyond_the_peak():
