@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from contract.wire import LedgerHead
@@ -22,6 +23,7 @@ from controller.adapters.ledger_format import (
     SLOTS,
     Finding,
     HeadSlot,
+    Scan,
     check_anchors,
     encode_record,
     encode_slot,
@@ -72,17 +74,35 @@ def next_epoch(directory: Path) -> int:
 
 
 def verify_ledger(directory: Path, anchors: Iterable[tuple[str, LedgerHead]] = ()) -> list[Finding]:
-    """Return everything in the ledger that is not as it was written.
+    """Return everything in the ledger that is not as it was written; see `judge_ledger`."""
+    return judge_ledger(directory, anchors).findings
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a ledger holds, and everything in it that is not as it was written."""
+
+    num_records: int
+    num_bytes: int
+    """Of the valid records."""
+    findings: list[Finding]
+
+
+def judge_ledger(directory: Path, anchors: Iterable[tuple[str, LedgerHead]] = ()) -> Judgement:
+    """Return whether the ledger is as it was written.
 
     `anchors` are heads kept elsewhere (where, head), as in the manifests of checkpoints.
 
     Raises:
         Damaged: the ledger folder is missing.
     """
-    content = read_content(directory)
-    if any(finding.is_damage for finding in content.findings):
-        return content.findings
-    return content.findings + check_anchors(content.records, anchors)
+    scan = Scan(directory)
+    num_records = sum(1 for _ in scan.records())
+    findings = list(scan.findings)
+    if not any(finding.is_damage for finding in findings):
+        findings += check_anchors(scan.hashes, anchors)
+    num_bytes = sum(end.bytes for end in scan.ends)
+    return Judgement(num_records, num_bytes, findings)
 
 
 def read_ledger(directory: Path) -> list[LedgerRecord]:
@@ -117,7 +137,9 @@ class SegmentedLedger:
             EpochLost: another controller has this epoch or a higher one.
         """
         content = read_content(directory)
-        for finding in content.findings + check_anchors(content.records, anchors):
+        for finding in content.findings + check_anchors(
+            [it.hash for it in content.records], anchors
+        ):
             if finding.is_damage:
                 raise Damaged(f"{directory}: {finding.text}")
             log.warning("ledger: %s", finding.text)

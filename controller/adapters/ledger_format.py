@@ -7,8 +7,9 @@ rest), where the rest is every member but `prev` and `hash`.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
@@ -16,6 +17,7 @@ from pydantic import ValidationError
 
 from contract.canonical import encode_canonical, hash_bytes
 from contract.wire import LedgerHead
+from controller.adapters.files import open_file, read_file
 from controller.adapters.system import port_errors
 from controller.core.readings import Instant
 from controller.ports import Damaged, LedgerRecord, SealedSegment
@@ -31,11 +33,14 @@ SLOTS = 2
 NUL = b"\0"
 
 
+FindingKind = Literal["torn", "late", "cut", "changed", "head", "anchor", "unanchored"]
+
+
 @dataclass(frozen=True)
 class Finding:
     """What is not as it was written."""
 
-    kind: Literal["torn", "late", "cut", "changed", "head", "anchor", "unanchored"]
+    kind: FindingKind
     text: str
 
     @property
@@ -53,20 +58,15 @@ class HeadSlot:
     hash: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Content:
     """The valid records of a ledger, where each segment ends, and what was found."""
 
-    records: list[LedgerRecord] = field(default_factory=list[LedgerRecord])
-    ends: list[SealedSegment] = field(default_factory=list[SealedSegment])
-    findings: list[Finding] = field(default_factory=list[Finding])
-
-    @property
-    def head(self) -> LedgerHead:
-        """The newest record; number 0 and the root hash before the first."""
-        if not self.records:
-            return LedgerHead(seq=0, hash=ROOT_HASH)
-        return LedgerHead(seq=self.records[-1].seq, hash=self.records[-1].hash)
+    records: list[LedgerRecord]
+    ends: list[SealedSegment]
+    findings: list[Finding]
+    head: LedgerHead
+    """The newest record; number 0 and the root hash before the first."""
 
     def unsealed(self) -> list[SealedSegment]:
         """Return the ends of the segments that no record seals yet."""
@@ -137,82 +137,174 @@ def read_content(directory: Path) -> Content:
         Damaged: the ledger folder is missing.
         Unavailable: a file of it cannot be read.
     """
-    epochs = segment_epochs(directory)
-    with port_errors("cannot read the ledger"):
-        data = {epoch: segment_path(directory, epoch).read_bytes() for epoch in epochs}
-        head = read_head(directory)
-    seals = {seal.epoch: seal for one in data.values() for seal in _seals_in(one)}
-    content = Content()
-    for epoch in epochs:
-        is_whole = _read_segment(content, epoch, data[epoch], seals.get(epoch))
-        if not is_whole:
-            break
-    content.findings.extend(_check_head(content, head))
-    return content
+    scan = Scan(directory)
+    records = list(scan.records())
+    return Content(records, scan.ends, scan.findings, scan.head)
 
 
-def _seals_in(data: bytes) -> list[SealedSegment]:
-    """Return what a segment's first record seals; the chain vouches for it later."""
-    first, newline, _ = data.partition(b"\n")
-    if not newline:
-        return []
-    try:
-        return LedgerRecord.model_validate_json(first).seal or []
-    except ValidationError:
-        return []
+class Scan:
+    """One walk over a ledger that keeps no record, only their hashes.
 
+    `findings` and `ends` are whole once `records` is exhausted.
+    """
 
-def _read_segment(content: Content, epoch: int, data: bytes, seal: SealedSegment | None) -> bool:
-    """Add a segment's records; return whether what follows it can be trusted."""
-    text = data.partition(NUL)[0]
-    if seal is not None:
-        behind = text[seal.bytes :]
-        text = text[: seal.bytes]
-        if behind:
-            note = f"{len(behind)} bytes behind the seal of epoch {epoch} are ignored"
-            content.findings.append(Finding("late", note))
-        if len(text) < seal.bytes:
-            note = f"epoch {epoch} ends after {len(text)} of {seal.bytes} sealed bytes"
-            content.findings.append(Finding("cut", note))
-            return False
-    valid_bytes = 0
-    for line in _whole_lines(text):
-        record = _read_record(content, epoch, line)
-        if record is None:
-            return False
-        content.records.append(record)
-        valid_bytes += len(line) + 1
-    rest = len(text) - valid_bytes
-    if rest:
-        note = f"epoch {epoch} ends in a torn record of {rest} bytes: ignored"
-        content.findings.append(Finding("torn", note))
-    content.ends.append(SealedSegment(epoch=epoch, bytes=valid_bytes, hash=content.head.hash))
-    return True
+    def __init__(self, directory: Path) -> None:
+        """List the segments; what they hold is read by `records`, one segment at a time.
+
+        Raises:
+            Damaged: the ledger folder is missing.
+        """
+        self._directory = directory
+        self.epochs = segment_epochs(directory)
+        self.hashes: list[str] = []
+        self.ends: list[SealedSegment] = []
+        self.findings: list[Finding] = []
+
+    @property
+    def damage(self) -> str | None:
+        """What was found changed or cut first, None where nothing was."""
+        return next((it.text for it in self.findings if it.is_damage), None)
+
+    @property
+    def head(self) -> LedgerHead:
+        """The newest valid record so far; number 0 and the root hash before the first."""
+        return LedgerHead(seq=len(self.hashes), hash=self.hashes[-1] if self.hashes else ROOT_HASH)
+
+    def records(self) -> Iterator[LedgerRecord]:
+        """Yield the valid records, oldest first; ends at the first false one.
+
+        Raises:
+            Unavailable: a file of the ledger cannot be read.
+        """
+        with port_errors("cannot read the ledger"):
+            # The head comes first: what is appended meanwhile must not look like a cut.
+            head = read_head(self._directory)
+            seals = {seal.epoch: seal for epoch in self.epochs for seal in self._seals_of(epoch)}
+        for epoch in self.epochs:
+            with port_errors("cannot read the ledger"):
+                data = read_file(segment_path(self._directory, epoch))
+            is_whole = yield from self._read_segment(epoch, data, seals.get(epoch))
+            if not is_whole:
+                break
+        self.findings.extend(self._check_head(head))
+
+    def _seals_of(self, epoch: int) -> list[SealedSegment]:
+        """Return what a segment's first record seals; the chain vouches for it later."""
+        with open_file(segment_path(self._directory, epoch)) as file:
+            first = file.readline()
+        if not first.endswith(b"\n"):
+            return []
+        try:
+            return LedgerRecord.model_validate_json(first).seal or []
+        except ValidationError:
+            return []
+
+    def _read_segment(
+        self, epoch: int, data: bytes, seal: SealedSegment | None
+    ) -> Generator[LedgerRecord, None, bool]:
+        """Yield a segment's records; return whether what follows it can be trusted."""
+        text = data.partition(NUL)[0]
+        if seal is not None:
+            behind = len(text) - seal.bytes
+            text = text[: seal.bytes]
+            if behind > 0:
+                self._find("late", f"{behind} bytes behind the seal of epoch {epoch} are ignored")
+            if behind < 0:
+                note = f"epoch {epoch} ends after {len(text)} of {seal.bytes} sealed bytes"
+                self._find("cut", note)
+                return False
+        valid_bytes = 0
+        for line in _whole_lines(text):
+            record = self._read_record(epoch, line)
+            if record is None:
+                return False
+            self.hashes.append(record.hash)
+            valid_bytes += len(line) + 1
+            yield record
+        if rest := len(text) - valid_bytes:
+            note = f"epoch {epoch} ends in a torn record of {rest} bytes: ignored"
+            self._find("torn", note)
+        self.ends.append(SealedSegment(epoch=epoch, bytes=valid_bytes, hash=self.head.hash))
+        return True
+
+    def _find(self, kind: FindingKind, text: str) -> None:
+        self.findings.append(Finding(kind, text))
+
+    def _read_record(self, epoch: int, line: bytes) -> LedgerRecord | None:
+        found = read_line(line, epoch, self.head)
+        if isinstance(found, str):
+            text = f"record {self.head.seq + 1} of epoch {epoch} was changed: {found}"
+            self._find("changed", text)
+            return None
+        return found
+
+    def _check_head(self, slot: HeadSlot | None) -> Iterator[Finding]:
+        """Compare the head file with the last record: ahead is a cut, one behind is a crash."""
+        last = len(self.hashes)
+        if any(finding.is_damage for finding in self.findings):
+            return
+        if slot is None:
+            if last > 1:
+                yield Finding("head", f"no readable head beside {last} records")
+            return
+        if slot.seq > last:
+            yield Finding("cut", f"records {last + 1} to {slot.seq} are missing")
+        elif self.hashes and self.hashes[slot.seq - 1] != slot.hash:
+            yield Finding("changed", f"record {slot.seq} is not the one that the head names")
+        elif slot.seq < last - 1 and self._is_behind(last - 1):
+            yield Finding("head", f"the head names record {slot.seq}, the last is {last}")
+
+    def _is_behind(self, seq: int) -> bool:
+        """Return whether the head is behind `seq` still; a controller may have moved it on."""
+        with port_errors("cannot read the ledger"):
+            slot = read_head(self._directory)
+        return slot is None or slot.seq < seq
 
 
 def _whole_lines(text: bytes) -> Iterator[bytes]:
-    whole, newline, _ = text.rpartition(b"\n")
-    if newline:
-        yield from whole.split(b"\n")
+    """Yield the lines that are whole, without copying all of them at once."""
+    begin = 0
+    while (end := text.find(b"\n", begin)) >= 0:
+        yield text[begin:end]
+        begin = end + 1
 
 
-def _read_record(content: Content, epoch: int, line: bytes) -> LedgerRecord | None:
-    head = content.head
-    problem = ""
+def read_line(line: bytes, epoch: int, head: LedgerHead) -> LedgerRecord | str:
+    """Return the record that a line holds if it follows `head`, else what is wrong with it."""
     try:
         record = LedgerRecord.model_validate_json(line)
     except ValidationError as error:
-        problem, record = str(error.errors()[0]["msg"]), None
-    else:
-        if (record.epoch, record.seq, record.prev) != (epoch, head.seq + 1, head.hash):
-            problem = f"it does not follow record {head.seq}"
-        elif hash_record(record) != record.hash or encode_record(record) != line + b"\n":
-            problem = "its hash does not match its content"
-    if problem:
-        text = f"record {head.seq + 1} of epoch {epoch} was changed: {problem}"
-        content.findings.append(Finding("changed", text))
-        return None
+        return str(error.errors()[0]["msg"])
+    if (record.epoch, record.seq, record.prev) != (epoch, head.seq + 1, head.hash):
+        return f"it does not follow record {head.seq}"
+    if _is_as_hashed(line, record):
+        return record
+    if hash_record(record) != record.hash or encode_record(record) != line + b"\n":
+        return "its hash does not match its content"
     return record
+
+
+ENDING = re.compile(
+    rb',"epoch":[0-9]+,("hash":"([0-9a-f]{64})",)"kind":"[a-z]+",("prev":"([0-9a-f]{64})",)'
+    rb'(?:"seal":\[[^\[\]]*\],)?"seq":[0-9]+,"spec_sha":"[0-9a-f]*","v":[0-9]+\}'
+)
+"""How the line of a record ends, for members are sorted and `body` comes before these."""
+
+
+def _is_as_hashed(line: bytes, record: LedgerRecord) -> bool:
+    """Return whether the line's own bytes, without `hash` and `prev`, give its hash.
+
+    Then they are the canonical ones that were hashed when it was written, and need not be encoded
+    anew, which takes most of the time of reading. False says nothing: encoding decides.
+    """
+    found = ENDING.fullmatch(line, line.rfind(b',"epoch":'))
+    if found is None or (found[2], found[4]) != (record.hash.encode(), record.prev.encode()):
+        return False
+    (hash_from, hash_to), (prev_from, prev_to) = found.span(1), found.span(3)
+    digest = hashlib.sha256(found[4])
+    for part in (line[:hash_from], line[hash_to:prev_from], line[prev_to:]):
+        digest.update(part)
+    return digest.hexdigest() == record.hash
 
 
 def encode_slot(slot: HeadSlot) -> bytes:
@@ -224,7 +316,7 @@ def encode_slot(slot: HeadSlot) -> bytes:
 def read_head(directory: Path) -> HeadSlot | None:
     """Return the newest valid head, None when there is none (yet)."""
     try:
-        data = (directory / HEAD_FILE).read_bytes()
+        data = read_file(directory / HEAD_FILE)
     except FileNotFoundError:
         return None
     slots = [_read_slot(data[i * SLOT_BYTES : (i + 1) * SLOT_BYTES]) for i in range(SLOTS)]
@@ -240,35 +332,18 @@ def _read_slot(data: bytes) -> HeadSlot | None:
     return HeadSlot(int(members["epoch"]), int(members["seq"]), str(members["hash"]))
 
 
-def _check_head(content: Content, slot: HeadSlot | None) -> Iterator[Finding]:
-    """Compare the head file with the last record: ahead is a cut, one behind is a crash."""
-    last = content.head
-    if any(finding.is_damage for finding in content.findings):
-        return
-    if slot is None:
-        if last.seq > 1:
-            yield Finding("head", f"no readable head beside {last.seq} records")
-        return
-    if slot.seq > last.seq:
-        yield Finding("cut", f"records {last.seq + 1} to {slot.seq} are missing")
-    elif content.records and content.records[slot.seq - 1].hash != slot.hash:
-        yield Finding("changed", f"record {slot.seq} is not the one that the head names")
-    elif slot.seq < last.seq - 1:
-        yield Finding("head", f"the head names record {slot.seq}, the last is {last.seq}")
-
-
 def check_anchors(
-    records: Sequence[LedgerRecord], anchors: Iterable[tuple[str, LedgerHead]]
+    hashes: Sequence[str], anchors: Iterable[tuple[str, LedgerHead]]
 ) -> list[Finding]:
-    """Return which heads, kept elsewhere under a name, contradict the records."""
+    """Return which heads, kept elsewhere under a name, contradict the records' hashes."""
     findings: list[Finding] = []
     for where, head in anchors:
         if head.seq == 0:
             text = f"{where} names no record: saved before its gang heard of the ledger"
             findings.append(Finding("unanchored", text))
-        elif head.seq > len(records):
-            text = f"{where} names record {head.seq}; the ledger ends at {len(records)}"
+        elif head.seq > len(hashes):
+            text = f"{where} names record {head.seq}; the ledger ends at {len(hashes)}"
             findings.append(Finding("anchor", text))
-        elif records[head.seq - 1].hash != head.hash:
+        elif hashes[head.seq - 1] != head.hash:
             findings.append(Finding("anchor", f"{where} names another record {head.seq}"))
     return findings

@@ -13,7 +13,7 @@ class Code(IntEnum):
     """Arguments or a file of the owner's; nothing was started or written."""
     DIFFERS = 3
     """The run file differs from the accepted one in what may not change, the machine is slower than
-    the run file's gate demands, the run is behind its plan, or two plans differ."""
+    the run file's gate demands, the run is behind its plan, or two plans or decisions differ."""
     WAITS = 4
     """A proposal is open and waits for its owner's word."""
     BLIND = 5

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from contract.plan import Plan
-    from controller.adapters.ledger import SegmentedLedger
+    from controller.adapters.ledger import Judgement, SegmentedLedger
+    from controller.adapters.ledger_format import Scan
+    from controller.adapters.ledger_tail import LedgerTail
     from controller.adapters.pacing import Pacer
     from controller.adapters.system import SystemClock
     from controller.core.drills import Drill
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from controller.core.memory import Memory
     from controller.core.policy import Policy
     from controller.core.snapshot import OwnerIntent, Snapshot, StoreView
+    from controller.core.spec import RunFile
     from controller.ports import LedgerRecord
     from controller.runtime.loop import Ending
 
@@ -34,6 +37,7 @@ STEER_MODULE = "controller.cli.steer"
 CTL_MODULE = "controller.cli.main"
 DRILLS_LOG = "drills.log"
 REPORT_MODULE = "controller.report"
+DRAW_MODULE = "controller.report.rehearsals"
 REPORT_WITHIN_S = 300.0
 """A year's step log takes a minute to read."""
 START_WITHIN_S = 30.0
@@ -50,14 +54,23 @@ def read_given(path: Path) -> "GivenFile":
     return rundir.read_given(path)
 
 
-def check_given(given: "GivenFile", *, measure: bool = False) -> None:
+def read_given_text(path: Path, field: str, advice: str) -> str:
+    """Return the text of a file that the owner names; raises SpecError."""
+    from controller.adapters import given
+
+    return given.read_given_text(path, field, advice)
+
+
+def check_given(given: "GivenFile", *, measure: bool = False, is_launch: bool = False) -> None:
     """Check what only this machine can tell; raises SpecError, writes nothing.
 
     `measure`: make built-in text in a temporary folder to know its size; takes seconds.
+    `is_launch`: the run begins now.
     """
     from controller.adapters import rundir
 
-    rundir.check_given(given, time.time_ns() // 1_000_000, measure=measure)
+    now_ms = time.time_ns() // 1_000_000
+    rundir.check_given(given, now_ms, measure=measure, is_launch=is_launch)
 
 
 def create_run(given: "GivenFile", runs_dir: Path) -> "LaunchedRun":
@@ -115,6 +128,15 @@ def preview_plan(given: "GivenFile") -> "Plan":
     return make_genesis(given.run_file, "dry-run", sources)
 
 
+def suppose_run(given: "GivenFile") -> "RunFile":
+    """Return the run file with all that a rehearsal supposes; raises SpecError, writes nothing."""
+    from controller.adapters import rundir
+    from controller.core.supposition import suppose
+
+    advice = f"Edit {given.path}, then: ctl simulate {given.path}"
+    return suppose(given.run_file, rundir.count_tokens(given), advice)
+
+
 def measure_gate(
     given: "GivenFile", runs_dir: Path, steps: int, tell: Callable[[str], None]
 ) -> "Evidence":
@@ -143,7 +165,7 @@ def start_controller(directory: Path) -> int:
     with log_path.open("ab") as log:
         begin = log.tell()
         child = subprocess.Popen(
-            [sys.executable, "-m", STEER_MODULE, str(directory.resolve())],
+            [sys.executable, "-P", "-m", STEER_MODULE, str(directory.resolve())],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -171,10 +193,20 @@ def _environment() -> dict[str, str]:
     import os
 
     import controller
+    from controller.adapters.environment import clean
 
     root = str(Path(controller.__file__).parent.parent)
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    return clean(os.environ) | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def list_withheld() -> list[str]:
+    """Return the names of this environment's variables that do not reach the ranks."""
+    import os
+
+    from controller.adapters import environment
+
+    return environment.list_withheld(os.environ)
 
 
 def steer(directory: Path) -> "Ending":
@@ -361,35 +393,62 @@ def _tells(summary: "Mapping[str, object] | None", outcome: str, memory: "Memory
 
 
 def write_report(directory: Path, beat: Callable[[], object] = bool) -> Path:
-    """Write the run's page and return its path; raises PortError. `beat` is called meanwhile.
-
-    In a process of its own: who steers a run, or only asks, does not load what draws.
-    """
+    """Write the run's page and return its path; raises PortError. `beat` is called meanwhile."""
     from contract import wire
+
+    make_report(directory, ("html", "0", ""), beat)
+    return directory / wire.REPORT_FILE
+
+
+def make_report(
+    directory: Path, words: tuple[str, str, str], beat: Callable[[], object] = bool
+) -> str:
+    """Write the report and return what it was told to say; raises PortError.
+
+    `words` are its form, the entry since which it tells, and where it goes: empty for its place in
+    the run, `-` for what is returned. `beat` is called meanwhile. In a process of its own: who
+    steers a run, or only asks, does not load what draws.
+    """
     from controller.ports import Unavailable
 
     child = subprocess.Popen(
-        [sys.executable, "-m", REPORT_MODULE, str(directory.resolve())],
+        [sys.executable, "-P", "-m", REPORT_MODULE, str(directory.resolve()), *words],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=_environment(),
     )
-    deadline, said = time.monotonic() + REPORT_WITHIN_S, None
+    deadline, told = time.monotonic() + REPORT_WITHIN_S, None
     try:
-        while said is None and time.monotonic() < deadline:
+        while told is None and time.monotonic() < deadline:
             beat()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                said = child.communicate(timeout=1)[1].decode(errors="replace")
+                told = [it.decode(errors="replace") for it in child.communicate(timeout=1)]
     finally:
         child.kill()  # no page is worth more waiting, and none is wanted after a Ctrl-C
         child.wait()
-    if said is None:
+    if told is None:
         raise Unavailable(f"the report was not written in {REPORT_WITHIN_S:g} s")
+    text, said = told
     if child.returncode:
-        words = said.strip().splitlines() or [f"it ended with code {child.returncode}"]
-        raise Unavailable(f"the report was not written: {words[-1]}")
-    return directory / wire.REPORT_FILE
+        lines = said.strip().splitlines() or [f"it ended with code {child.returncode}"]
+        raise Unavailable(f"the report was not written: {lines[-1]}")
+    return text
+
+
+def draw_rehearsals(told: str, path: Path) -> None:
+    """Draw rehearsals, told as JSON, into `path`; raises Unavailable. In a process of its own."""
+    from controller.ports import Unavailable
+
+    child = subprocess.run(
+        [sys.executable, "-P", "-m", DRAW_MODULE, str(path)],
+        input=told.encode(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env=_environment(), timeout=REPORT_WITHIN_S, check=False,
+    )  # fmt: skip
+    if child.returncode:
+        words = child.stderr.decode(errors="replace").strip().splitlines()
+        why = words[-1] if words else f"it ended with code {child.returncode}"
+        raise Unavailable(f"the picture was not drawn: {why}")
 
 
 def remove_summary(directory: Path) -> None:
@@ -465,12 +524,29 @@ def find_damage(directory: Path) -> str | None:
         return str(error)
 
 
-def verify_ledger(run: "LaunchedRun") -> tuple[int, Sequence[tuple[str, str, bool]]]:
-    """Return the number of valid records, and (kind, text, whether it is damage) of findings."""
-    from controller.adapters import finish
+def scan_ledger(directory: Path) -> "Scan":
+    """Return a walk over the ledger that keeps no record; raises PortError."""
+    from contract import wire
+    from controller.adapters.ledger_format import Scan
 
-    findings = [(it.kind, it.text, it.is_damage) for it in finish.find_all(run)]
-    return len(finish.read_valid(run.directory)[0]), findings
+    return Scan(directory / wire.LEDGER_DIR)
+
+
+def follow_ledger(directory: Path) -> "LedgerTail":
+    """Return a reader of the ledger as it grows."""
+    from contract import wire
+    from controller.adapters.ledger_tail import LedgerTail
+
+    return LedgerTail(directory / wire.LEDGER_DIR)
+
+
+def verify_ledger(run: "LaunchedRun") -> "Judgement":
+    """Return what the ledger holds and what is not as it was written; raises PortError."""
+    from contract import wire
+    from controller.adapters import finish
+    from controller.adapters.ledger import judge_ledger
+
+    return judge_ledger(run.directory / wire.LEDGER_DIR, finish.anchors_of(run))
 
 
 # --- drills ---
@@ -502,7 +578,7 @@ def start_drills(runs_dir: Path, name: str, file: Path) -> None:
     words = ["drill", name, "--file", str(file.resolve()), "--runs-dir", str(runs_dir.resolve())]
     with (runs_dir / name / DRILLS_LOG).open("ab") as log:
         subprocess.Popen(
-            [sys.executable, "-m", CTL_MODULE, *words],
+            [sys.executable, "-P", "-m", CTL_MODULE, *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -1,176 +1,126 @@
 """`ctl log`: every decision of a run in words, and whether the record is whole."""
 
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import cast
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from controller.cli import deps, output
+from controller.cli import deps, explaining, following, output, replaying
 from controller.cli.codes import Code
+from controller.cli.entries import describe_damage, show_record
+from controller.cli.orders import LogOrder
 from controller.cli.peek import look
-from controller.cli.wording import (
-    chance_of,
-    describe_forecast,
-    list_of,
-    members_of,
-    show_count,
-    show_instant,
-)
+from controller.cli.selecting import read_selection
+from controller.core.chance import count_of
+from controller.core.problems import Problem, SpecError
 from controller.ports import LedgerRecord
 
 
-def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
-    """Print the ledger, or what is wrong with it; return the exit code.
+class FindingLike(Protocol):
+    """One thing that verifying found."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def is_damage(self) -> bool: ...
+
+
+class Judged(Protocol):
+    """What verifying a ledger returns."""
+
+    @property
+    def num_records(self) -> int: ...
+    @property
+    def num_bytes(self) -> int: ...
+    @property
+    def findings(self) -> Sequence[FindingLike]: ...
+
+
+FORMS: Mapping[str, tuple[str, ...]] = {
+    "--verify": ("text",),
+    "--explain": ("text", "json"),
+    "--replay": ("text", "json"),
+    "--follow": ("text", "jsonl"),
+}
+"""What each way of asking can be answered in."""
+LIST_FORMS = ("text", "json", "jsonl")
+
+
+def show_log(order: LogOrder) -> int:
+    """Print what is asked about the ledger; return the exit code.
 
     Raises:
+        SpecError: the options cannot be meant, or do not go together.
         PortError: no such run, or its ledger is missing.
     """
-    if form not in FORMS:
-        bound = f"it must be one of {', '.join(FORMS)}"
-        output.tell(f"--output is {form}; {bound}. Next: ctl log {name} -o json")
-        return Code.BAD_INPUT
-    run = deps.read_run(runs_dir, name)
-    if (origin := look(run.directory).copy_of) is not None:
-        output.tell(f"{run.directory} is a copy of the run launched in {origin}")
-    if verify:
-        return _verify(name, *deps.verify_ledger(run))
-    records, damage = deps.read_valid(run.directory)
-    if form == "json":
-        output.emit_json([record.model_dump(mode="json") for record in records])
-    else:
-        for record in records:
-            output.emit(describe_record(record))
-    if damage is None:
+    _check_order(order)
+    selection = read_selection(order)
+    run = deps.read_run(order.runs_dir, order.name)
+    directory = run.directory
+    if (origin := look(directory).copy_of) is not None:
+        output.tell(f"{directory} is a copy of the run launched in {origin}")
+    if order.verify:
+        return _verify(order.name, deps.verify_ledger(run))
+    if order.explain is not None:
+        return explaining.explain_decision(directory, order.explain, form=order.form)
+    if order.replay:
+        return replaying.replay_ledger(directory, selection, form=order.form)
+    if order.follow:
+        return following.follow_ledger(directory, selection, last=order.last, form=order.form)
+    scan = deps.scan_ledger(directory)
+    records = filter(selection.takes, scan.records())
+    _list(records if order.last is None else deque(records, order.last), order.form)
+    if scan.damage is None:
         return Code.DONE
-    output.tell(
-        f"the ledger is damaged; what follows these {len(records)} records cannot be trusted:"
-        f" {damage}. Next: ctl log {name} --verify"
-    )
+    output.tell(describe_damage(order.name, len(scan.hashes), scan.damage))
     return Code.FAILED
 
 
-FORMS = ("text", "json")
+def _check_order(order: LogOrder) -> None:
+    """Raise SpecError unless the options go together."""
+    problems = list[Problem]()
+    again = f"Next: ctl log {order.name}"
+    if len(order.modes) > 1:
+        bound = f"it does not go with {', '.join(order.modes[1:])}"
+        problems.append(Problem("log.option", order.modes[0], None, bound, again))
+    if order.filters and order.modes[:1] in (["--verify"], ["--explain"]):
+        bound = f"it does not go with {order.modes[0]}"
+        problems.append(Problem("log.option", order.filters[0], None, bound, again))
+    forms = FORMS[order.modes[0]] if order.modes else LIST_FORMS
+    if order.form not in forms:
+        bound = f"it must be {' or '.join(forms)}"
+        if order.modes:
+            bound += f" with {order.modes[0]}"
+        problems.append(Problem("log.option", "--output", f'"{order.form}"', bound, again))
+    if problems:
+        raise SpecError(problems)
 
 
-def _verify(name: str, num_records: int, findings: Sequence[tuple[str, str, bool]]) -> int:
-    for kind, text, is_damage in findings:
-        output.emit(f"{'DAMAGE' if is_damage else 'note'}  {kind}: {text}")
-    if any(is_damage for _, _, is_damage in findings):
+def _list(records: Iterable[LedgerRecord], form: str) -> None:
+    if form == "json":
+        output.emit_json([record.model_dump(mode="json") for record in records])
+        return
+    for record in records:
+        output.emit(show_record(record, form))
+
+
+def _verify(name: str, found: Judged) -> int:
+    for finding in found.findings:
+        label = "DAMAGE" if finding.is_damage else "note"
+        output.emit(f"{label}  {finding.kind}: {finding.text}")
+    if any(finding.is_damage for finding in found.findings):
         return Code.FAILED
-    missing = sum(kind == "unanchored" for kind, _, _ in findings)
+    missing = sum(finding.kind == "unanchored" for finding in found.findings)
     anchors = f"; {missing} checkpoints hold no anchor" if missing else ""
-    output.emit(f"{name}: {num_records} records; chain and anchors in checkpoints hold{anchors}")
+    size = f"{count_of(found.num_records, 'record')} ({show_bytes(found.num_bytes)})"
+    output.emit(f"{name}: {size}; chain and anchors in checkpoints hold{anchors}")
     return Code.DONE
 
 
-def describe_record(record: LedgerRecord) -> str:
-    """Return one record in a line."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(record.at.wall_ms / 1000))
-    return f"{record.seq:>5}  {when}  {record.kind:<8}  {_describe_body(record)}"
+def show_bytes(number: int) -> str:
+    """Return a size as `12 kB` or `1.73 MB`."""
+    return f"{number / MB:.2f} MB" if number >= MB else f"{-(-number // KB)} kB"
 
 
-def _describe_body(record: LedgerRecord) -> str:
-    body = record.body
-    match record.kind:
-        case "run":
-            plan = cast("dict[str, object]", body["plan"])
-            return f"launched: {plan['total_steps']} steps of {plan['tokens_per_step']} tokens"
-        case "policy":
-            changed = cast("list[str]", body["changed"])
-            return f"changed by the run file: {', '.join(changed)}"
-        case "epoch":
-            how = "took over as" if body["takeover"] else "is"
-            return f"controller {body['pid']} on {body['host']} {how} epoch {record.epoch}"
-        case "decision":
-            actions = cast("list[dict[str, object]]", body["actions"])
-            verbs = ", ".join(str(action["verb"]) for action in actions)
-            details = (f"\n{INDENT}{text}" for it in actions if (text := describe_action(it)))
-            return f"{body['rule']}: {body['reason']} [{verbs}]{''.join(details)}"
-        case "outcome":
-            verb = str(body["key"]).split("/")[2]
-            return f"{verb}: {'done' if body['ok'] else body['error']}"
-        case kind:
-            return kind
-
-
-INDENT = " " * 12
-Members = Mapping[str, object]
-
-
-def describe_action(action: Members) -> str:
-    """Return what an action of the plan track says beside its reason; empty for any other."""
-    describe = DETAILS.get(str(action["verb"]))
-    return describe(action) if describe is not None else ""
-
-
-def _describe_intent(action: Members) -> str:
-    intent = members_of(action, "intent")
-    change, terms = members_of(intent, "change"), members_of(intent, "terms")
-    who = f"wish {intent['nonce']} of {intent['user']}: {intent['verb']}"
-    match intent["verb"]:
-        case "approve" | "reject":
-            return f"{who} proposal {intent['proposal']}"
-        case "propose":
-            wanted = {name: value for name, value in change.items() if value is not None}
-            return f"{who} {json.dumps(wanted, ensure_ascii=False)}"
-        case "amend":
-            deadline = show_instant(terms.get("deadline_wall_ms"))
-            return f"{who} deadline {deadline}, contingency {terms.get('mode')}"
-        case _:
-            return ""
-
-
-def _describe_evaluation(action: Members) -> str:
-    forecast, proposed = (members_of(action, name) for name in ("forecast", "proposed"))
-    marks = [
-        "counts" if action["counts"] else "does not count",
-        "late" if action["is_late"] else "not late",
-        *(["last call"] if action["is_last_call"] else []),
-    ]
-    text = f"{describe_forecast(_shorten(forecast))}; {', '.join(marks)}"
-    if not proposed:
-        return text
-    chance = chance_of(_shorten(proposed))
-    return f"{text}; at the proposed horizon P(on time) {chance}"
-
-
-def _shorten(forecast: Members) -> Members:
-    """Return a recorded forecast under the names that status.json gives them."""
-    return {name.removesuffix("_wall_ms"): value for name, value in forecast.items()}
-
-
-def _describe_proposal(action: Members) -> str:
-    proposal = members_of(action, "proposal")
-    facts = members_of(proposal, "facts")
-    before, after = (members_of(facts, side) for side in ("before", "after"))
-    chances = (chance_of(_shorten(it)) for it in (before, after))
-    num_proofs = len(list_of(facts, "proofs"))
-    return (
-        f"proposal {proposal['id']} by {proposal['author']}: fork from step"
-        f" {proposal['fork_first']} to {proposal['fork_last']}, P(on time) {' -> '.join(chances)},"
-        f" {show_count(facts.get('tokens_given_up'))} tokens given up, {num_proofs} proofs hold"
-    )
-
-
-def _describe_plan(action: Members) -> str:
-    plan = members_of(action, "plan")
-    if not action.get("proposal"):
-        return ""
-    over = f", superseding {str(plan['supersedes'])[:12]}" if plan.get("supersedes") else ""
-    return (
-        f"revision of kind {plan['kind']} for proposal {action['proposal']}: from step"
-        f" {plan['effective']}, {plan['total_steps']} steps{over}"
-    )
-
-
-DETAILS: Mapping[str, Callable[[Members], str]] = {
-    "record_intent": _describe_intent,
-    "evaluate": _describe_evaluation,
-    "propose": _describe_proposal,
-    "approve": lambda it: f"proposal {it['proposal']} approved by {it['by']}",
-    "close_proposal": lambda it: f"proposal {it['proposal']} {it['outcome']}, by {it['by']}",
-    "publish_plan": _describe_plan,
-    "record_adoption": lambda it: f"plan {str(it['plan_sha'])[:12]}, seen at step {it['step']}",
-}
-"""Verb -> what to say beside the decision's reason."""
+KB, MB = 1_000, 1_000_000

@@ -13,7 +13,17 @@ import typer
 from controller.cli import looking, output, verbs
 from controller.cli.codes import Code
 from controller.cli.failures import explain_failure
-from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, ReplanOrder, Wish
+from controller.cli.orders import (
+    DrillOrder,
+    GateOrder,
+    LaunchOrder,
+    LogOrder,
+    ReplanOrder,
+    ReportOrder,
+    SimulateOrder,
+    Wish,
+)
+from controller.cli.surroundings import find_stranger, open_streams
 
 app = typer.Typer(
     name="ctl",
@@ -33,6 +43,24 @@ RunsDir = Annotated[
 Name = Annotated[str, typer.Argument(help="The run's name.")]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Return once the wish is left.")]
 RUNS = Path("runs")
+
+
+def show_version(wanted: bool) -> None:  # noqa: FBT001  as typer calls it
+    """Print the version and leave."""
+    if wanted:
+        output.emit(f"steersman {verbs.read_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def begin(
+    *,
+    _: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
 
 
 @app.command()
@@ -68,6 +96,29 @@ def gate(
     """
     order = GateOrder(file, runs_dir, steps, form)
     leave(lambda: verbs.gate(order), "the admission test is ended, nothing of it is left")
+
+
+@app.command()
+def simulate(
+    files: Annotated[list[Path], typer.Argument(help="Run files, compared on the same seeds.")],
+    *,
+    runs: Annotated[int, typer.Option("--runs", help="How many runs of each.")] = 5,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the first; the next adds 1.")] = 0,
+    deadline: Annotated[
+        list[str] | None,
+        typer.Option("--deadline", help='Count who is done by it: an instant, or "90d".'),
+    ] = None,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Draw into this .svg or .html file.")
+    ] = None,
+    form: Annotated[str, typer.Option("--output", "-o", help="table or json.")] = "table",
+) -> None:
+    """Rehearse the run that each FILE declares: whole, in virtual time, under the real rules.
+
+    Exit codes: 0 rehearsed; 2 bad input; 3 half of some file's runs miss its deadline.
+    """
+    order = SimulateOrder(tuple(files), runs, seed, tuple(deadline or ()), picture, form)
+    leave(lambda: verbs.simulate(order), "the rehearsal is ended, nothing of it is left")
 
 
 @app.command()
@@ -159,26 +210,68 @@ def replan(  # noqa: PLR0913  a command's options
 
 
 @app.command()
-def log(
+def log(  # noqa: PLR0913  a command's options
     name: Name,
     *,
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help="Only these: run, policy, epoch, decision, outcome."),
+    ] = None,
+    rule: Annotated[str | None, typer.Option("--rule", help="Only decisions of this rule.")] = None,
+    verb: Annotated[
+        str | None, typer.Option("--verb", help="Only decisions with this act, and its outcomes.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help='An instant with offset, "2h" (ago) or "#17" (a record).'),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="As --since.")] = None,
+    last: Annotated[int | None, typer.Option("--last", help="Only the newest so many.")] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on as records come, until the run rests.")
+    ] = False,
+    explain: Annotated[
+        str | None,
+        typer.Option("--explain", help='Why record SEQ, or the "last" decision, was decided.'),
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Make every decision again and show what differs.")
+    ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Check the chain and its anchors instead.")
     ] = False,
-    form: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+    form: Annotated[str, typer.Option("--output", "-o", help="text, json or jsonl.")] = "text",
     runs_dir: RunsDir = RUNS,
 ) -> None:
-    """Show everything that was decided and done, oldest first."""
-    leave(
-        lambda: verbs.show_log(runs_dir, name, verify=verify, form=form),
-        f"the run {name} is not touched",
+    """Show what was decided and done, oldest first; explain a decision, or make all of them again.
+
+    Exit codes: 0 done, whole, or nothing differs; 1 damage, or --replay: decisions of this very
+    core differ; 2 bad input; 3 --replay: decisions of another core would differ now.
+    """
+    order = LogOrder(
+        runs_dir, name, verify, explain, replay, follow, kind, rule, verb, since, until, last, form
     )
+    leave(lambda: verbs.show_log(order), f"the run {name} is not touched")
 
 
 @app.command()
-def report(name: Name, *, runs_dir: RunsDir = RUNS) -> None:
-    """Write the run's page anew, runs/NAME/report.html, and print its path."""
-    leave(lambda: verbs.report(runs_dir, name), f"the run {name} is not touched")
+def report(
+    name: Name,
+    *,
+    form: Annotated[str, typer.Option("--output", "-o", help="html, md or json.")] = "html",
+    since: Annotated[
+        int | None,
+        typer.Option("--since", min=0, help="Of md and json: only what later entries tell."),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", help="A path, or - for stdout, which md and json go to anyway."),
+    ] = None,
+    runs_dir: RunsDir = RUNS,
+) -> None:
+    """Write the run's page anew, runs/NAME/report.html, and print its path; or tell its facts."""
+    order = ReportOrder(runs_dir, name, form, since, to)
+    leave(lambda: verbs.report(order), f"the run {name} is not touched")
 
 
 @app.command()
@@ -228,6 +321,10 @@ def leave(procedure: Callable[[], int], if_interrupted: str) -> None:
 
 def main() -> None:
     """Run `ctl`; errors meant for people become words and an exit code."""
+    open_streams()
+    if (stranger := find_stranger()) is not None:
+        output.tell(stranger)
+        sys.exit(Code.FAILED)
     try:
         app()
     except KeyboardInterrupt:

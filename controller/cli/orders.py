@@ -52,6 +52,67 @@ class GateOrder:
 
 
 @dataclass(frozen=True)
+class SimulateOrder:
+    """`ctl simulate`."""
+
+    files: tuple[Path, ...]
+    runs: int
+    seed: int
+    deadlines: tuple[str, ...]
+    """Instants, or days after the launch such as `90d`."""
+    picture: Path | None
+    form: str
+
+
+@dataclass(frozen=True)
+class ReportOrder:
+    """`ctl report`."""
+
+    runs_dir: Path
+    name: str
+    form: str = "html"
+    since: int | None = None
+    """Only what later entries of the ledger tell."""
+    to: str | None = None
+    """A path, or `-` for stdout; None: where that form belongs."""
+
+
+@dataclass(frozen=True)
+class LogOrder:
+    """`ctl log`: at most one of the modes is given."""
+
+    runs_dir: Path
+    name: str
+    verify: bool = False
+    explain: str | None = None
+    """Number of a record, or `last`."""
+    replay: bool = False
+    follow: bool = False
+    kind: str | None = None
+    """Kinds, separated by commas."""
+    rule: str | None = None
+    verb: str | None = None
+    since: str | None = None
+    """An instant, a duration ago or the number of a record; so is `until`."""
+    until: str | None = None
+    last: int | None = None
+    form: str = "text"
+
+    @property
+    def modes(self) -> list[str]:
+        """The options given that exclude each other."""
+        return self._given("verify", "explain", "replay", "follow")
+
+    @property
+    def filters(self) -> list[str]:
+        """The options given that choose among records."""
+        return self._given("kind", "rule", "verb", "since", "until", "last")
+
+    def _given(self, *names: str) -> list[str]:
+        return [f"--{it}" for it in names if getattr(self, it) not in (False, None)]
+
+
+@dataclass(frozen=True)
 class ReplanOrder:
     """`ctl replan`: at most one of the wishes is given."""
 

@@ -8,7 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from controller.cli.orders import DrillOrder, GateOrder, LaunchOrder, ReplanOrder, Wish
+    from controller.cli.orders import (
+        DrillOrder,
+        GateOrder,
+        LaunchOrder,
+        LogOrder,
+        ReplanOrder,
+        ReportOrder,
+        SimulateOrder,
+        Wish,
+    )
+
+
+def read_version() -> str:
+    """Return the version; the package that holds it may be a stranger's until main has looked."""
+    from contract import __version__
+
+    return __version__
 
 
 def launch(order: "LaunchOrder") -> int:
@@ -23,6 +39,13 @@ def gate(order: "GateOrder") -> int:
     from controller.cli import gating
 
     return gating.gate(order)
+
+
+def simulate(order: "SimulateOrder") -> int:
+    """Do what `ctl simulate` does."""
+    from controller.cli import simulating
+
+    return simulating.simulate(order)
 
 
 def ask(runs_dir: Path, name: str, wish: "Wish") -> int:
@@ -46,18 +69,18 @@ def run_drills(order: "DrillOrder") -> int:
     return drilling.run_drills(order)
 
 
-def show_log(runs_dir: Path, name: str, *, verify: bool, form: str) -> int:
+def show_log(order: "LogOrder") -> int:
     """Do what `ctl log` does."""
     from controller.cli import logbook
 
-    return logbook.show_log(runs_dir, name, verify=verify, form=form)
+    return logbook.show_log(order)
 
 
-def report(runs_dir: Path, name: str) -> int:
+def report(order: "ReportOrder") -> int:
     """Do what `ctl report` does."""
     from controller.cli import reporting
 
-    return reporting.report(runs_dir, name)
+    return reporting.report(order)
 
 
 def examine(runs_dir: Path) -> int:

@@ -1,7 +1,7 @@
 """A probability and a number of things in words, wherever they are said."""
 
-from controller.core.terms import PERMILLE
-
+PERMILLE = 10
+"""Permille in a percent: probabilities are recorded in whole permille."""
 CERTAIN = 1_000
 
 

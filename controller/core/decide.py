@@ -7,7 +7,8 @@ whose acts were intended a moment ago is silent, too, until they had time to sho
 it get their turn.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from controller.core.actions import (
     Action,
@@ -125,36 +126,58 @@ def pace_ms(tries: int) -> int:
     return min(PACE_MS * 2 ** min(tries - 1, 10), MAX_PACE_MS)
 
 
-@dataclass
-class _Turn:
-    """One walk through the rules, with the pace of what was intended before."""
+class Turn(NamedTuple):
+    """One rule's turn in which it had something to say."""
 
-    snapshot: Snapshot
-    memory: Memory
-    paced_ms: list[int] = field(default_factory=list[int])
+    rule: Rule
+    answer: Answer
+    wait_ms: int
+    """An act of the answer was intended a moment ago: so long it may still take to show."""
 
-    def ask(self, rules: tuple[Rule, ...]) -> tuple[str, Answer]:
-        unknown = unknown_fields(self.snapshot)
-        for rule in rules:
-            if not unknown.isdisjoint(rule.needs):
-                continue
-            answer = rule.ask(self.snapshot, self.memory)
-            if answer is None:
-                continue
-            waits = [wait for action in answer.actions if (wait := self.wait_of(action))]
-            if not waits:
-                return rule.name, answer
-            self.paced_ms.append(max(waits))
-        return "", Answer("nothing to do")
 
-    def wait_of(self, action: Action) -> int:
-        if not isinstance(action, EFFECTS):
-            return 0
-        key = key_of(self.memory.policy.run_uid, action)
-        for tried, count, at in self.memory.tries:
-            if tried == key:
-                return remaining_ms(at, pace_ms(count), self.snapshot.now)
+def walk(rules: Sequence[Rule], snapshot: Snapshot, memory: Memory) -> Iterator[Turn]:
+    """Yield what the rules of one track say, in order, up to the first that need not wait.
+
+    Rules that rest on an Unknown field are not asked.
+    """
+    unknown = unknown_fields(snapshot)
+    for rule in rules:
+        if not unknown.isdisjoint(rule.needs):
+            continue
+        answer = rule.ask(snapshot, memory)
+        if answer is None:
+            continue
+        wait_ms = wait_of(answer, snapshot, memory)
+        yield Turn(rule, answer, wait_ms)
+        if not wait_ms:
+            return
+
+
+def wait_of(answer: Answer, snapshot: Snapshot, memory: Memory) -> int:
+    """Return how long the answer's acts may take to show before they are intended again."""
+    return max((_wait_of_act(it, snapshot, memory) for it in answer.actions), default=0)
+
+
+def _wait_of_act(action: Action, snapshot: Snapshot, memory: Memory) -> int:
+    if not isinstance(action, EFFECTS):
         return 0
+    key = key_of(memory.policy.run_uid, action)
+    for tried, count, at in memory.tries:
+        if tried == key:
+            return remaining_ms(at, pace_ms(count), snapshot.now)
+    return 0
+
+
+def _ask(
+    rules: Sequence[Rule], snapshot: Snapshot, memory: Memory
+) -> tuple[str, Answer, list[int]]:
+    """Return who of a track has its say, what that is, and the waits on the way to it."""
+    waits: list[int] = []
+    for rule, answer, wait_ms in walk(rules, snapshot, memory):
+        if not wait_ms:
+            return rule.name, answer, waits
+        waits.append(wait_ms)
+    return "", Answer("nothing to do"), waits
 
 
 def decide(
@@ -164,9 +187,8 @@ def decide(
     plan_rules: tuple[Rule, ...] = PLAN,
 ) -> Decision:
     """Return what to do now: the first answer of each track, and the notes that changed."""
-    turn = _Turn(snapshot, memory)
-    name, answer = turn.ask(rules)
-    plan_name, plan = turn.ask(plan_rules)
+    name, answer, waits = _ask(rules, snapshot, memory)
+    plan_name, plan, plan_waits = _ask(plan_rules, snapshot, memory)
     notes = new_notes(snapshot, memory)
     wakes = [memory.policy.wake_ms if answer.wake_in_ms is None else answer.wake_in_ms]
     wakes += [] if plan.wake_in_ms is None else [plan.wake_in_ms]
@@ -180,7 +202,7 @@ def decide(
         rule=name,
         reason=answer.reason,
         actions=[*notes, *answer.actions],
-        wake_in_ms=min([*wakes, *turn.paced_ms]),
+        wake_in_ms=min([*wakes, *waits, *plan_waits]),
     )
 
 
