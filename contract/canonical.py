@@ -58,7 +58,7 @@ def unseal(data: bytes) -> dict[str, object]:
     """
     try:
         document = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SealError(f"not JSON: {error}") from error
     if not isinstance(document, dict):
         raise SealError("not a JSON object")
@@ -66,7 +66,7 @@ def unseal(data: bytes) -> dict[str, object]:
     claimed = members.pop(SEAL, None)
     try:
         sealed = seal(members)
-    except (AssertionError, UnicodeEncodeError) as error:
+    except (AssertionError, UnicodeEncodeError, RecursionError) as error:
         raise SealError(f"not canonical JSON: {error}") from error
     if sealed != data:
         raise SealError(f"sha256 {claimed!r} does not match the content")

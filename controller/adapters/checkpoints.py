@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
 
 from contract import wire
@@ -21,8 +22,16 @@ from contract.checkpoint import (
     read_manifest,
     read_quarantine_mark,
 )
+from contract.plan import Name
 from contract.wire import LedgerHead
-from controller.adapters.files import Stamp, numbered, read_or_none, stamp_of, write_once
+from controller.adapters.files import (
+    Stamp,
+    is_folder,
+    numbered,
+    read_or_none,
+    stamp_of,
+    write_once,
+)
 from controller.adapters.ledger import Fence
 from controller.adapters.system import port_errors
 from controller.core.snapshot import CheckpointView, StorageView, StoreView
@@ -33,6 +42,7 @@ PROBE_BYTES = 64 * 1024
 TRIES = 3
 RETRY_AFTER_S = 0.05
 CHUNK_BYTES = 1024 * 1024
+LINE_NAME: TypeAdapter[str] = TypeAdapter(Name)
 ASIDE_NAME = re.compile(r"([0-9]+)-a[0-9]+(\.[0-9]+)?")
 """STEP-aATTEMPT, numbered where one was there already."""
 
@@ -135,8 +145,8 @@ class CheckpointFiles:
 
     def _anchor(self, line: str, step: int) -> list[tuple[str, LedgerHead]]:
         try:
-            data = (self._place(line, step) / wire.MANIFEST_FILE).read_bytes()
-            manifest = self._read_manifest(line, step, data)
+            data = read_or_none(self._place(line, step) / wire.MANIFEST_FILE)
+            manifest = self._read_manifest(line, step, data or b"")
         except (OSError, CheckpointError):
             return []
         return [(f"checkpoint {line}/{step}", manifest.ledger_head)]
@@ -148,14 +158,17 @@ class CheckpointFiles:
     def _places(self) -> list[tuple[str, int]]:
         if not self._root.exists():
             return []
-        lines = sorted(entry.name for entry in os.scandir(self._root) if entry.is_dir())
+        lines = sorted(
+            it.name for it in os.scandir(self._root) if is_line(it.name) and is_folder(it)
+        )
         return [(line, step) for line in lines for step in numbered(self._root / line)]
 
     def _list_aside(self) -> list[CheckpointView]:
         """Return what was moved aside with its mark; nothing there ever changes."""
-        marks = sorted(self._root.glob(f"*/{wire.QUARANTINE_DIR}/*{wire.QUARANTINED_SUFFIX}"))
-        found = {mark: self._aside.get(mark) or _read_aside(mark) for mark in marks}
-        self._aside = {mark: view for mark, view in found.items() if view is not None}
+        found = self._root.glob(f"*/{wire.QUARANTINE_DIR}/*{wire.QUARANTINED_SUFFIX}")
+        marks = sorted(mark for mark in found if is_line(mark.parent.parent.name))
+        read = {mark: self._aside.get(mark) or _read_aside(mark) for mark in marks}
+        self._aside = {mark: view for mark, view in read.items() if view is not None}
         return list(self._aside.values())
 
     def _view(self, line: str, step: int) -> CheckpointView | None:
@@ -234,6 +247,15 @@ class CheckpointFiles:
                 path.unlink(missing_ok=True)
             except OSError:
                 continue
+
+
+def is_line(name: str) -> bool:
+    """Return whether a folder may hold a line: other names are nobody's, and may be no text."""
+    try:
+        LINE_NAME.validate_python(name)
+    except ValidationError:
+        return False
+    return True
 
 
 def _retrying() -> Retrying:

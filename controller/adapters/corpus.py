@@ -58,6 +58,9 @@ SKIPPED_FOLDERS = frozenset(
 
 CHUNK_BYTES = 1 << 20
 
+COUNTED = "declared"
+"""Kind of a source that has a number of tokens and no text."""
+
 DEFAULT_HELDOUT_PERCENT = 5
 MAX_HELDOUT_PERCENT = 50
 
@@ -195,6 +198,9 @@ def write_source(
 
 def _require_built_in(kind: str, options: Mapping[str, object], context: Context) -> None:
     if kind not in BUILT_IN:
+        if kind == COUNTED:
+            bound = "it is counted text, for `ctl simulate` only: it cannot be trained on"
+            raise CorpusError("data.declared", context.member("kind"), kind, bound)
         known = ", ".join([*BUILT_IN, "files"])
         raise CorpusError("data.kind", context.member("kind"), kind, f"it must be one of {known}")
     if options:

@@ -1,9 +1,13 @@
 """Files of a run: written whole or not at all, and a run directory that knows who it is."""
 
 import contextlib
+import errno
 import os
 import secrets
+import stat
+from collections.abc import Generator
 from pathlib import Path
+from typing import BinaryIO
 
 from pydantic import ValidationError
 
@@ -24,12 +28,35 @@ def stamp_of(path: Path) -> Stamp:
     return (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
-def read_or_none(path: Path) -> bytes | None:
-    """Return the file's bytes, None when there is no such file."""
+@contextlib.contextmanager
+def open_file(path: Path) -> Generator[BinaryIO]:
+    """Open a file for reading, without waiting: opening a pipe waits for its other end.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
-        return path.read_bytes()
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
+
+
+def read_or_none(path: Path) -> bytes | None:
+    """Return the file's bytes, None when there is no such file; raises OSError as `open_file`."""
+    try:
+        return read_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def read_file(path: Path) -> bytes:
+    """Return the file's bytes; raises OSError as `open_file`."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
@@ -101,7 +128,17 @@ def numbered(directory: Path) -> list[int]:
         entries = list(os.scandir(directory))
     except FileNotFoundError:
         return []
-    return sorted(int(entry.name) for entry in entries if is_number(entry.name) and entry.is_dir())
+    return sorted(
+        int(entry.name) for entry in entries if is_number(entry.name) and is_folder(entry)
+    )
+
+
+def is_folder(entry: "os.DirEntry[str]") -> bool:
+    """Return whether an entry is a directory; a link that leads in a circle is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def read_identity(run_dir: Path) -> Identity:

@@ -1,6 +1,5 @@
 """Gangs of processes on this machine, one shim per rank; no process is the controller's own."""
 
-import contextlib
 import logging
 import os
 import socket
@@ -19,6 +18,7 @@ import contract
 from contract import wire
 from contract.plan import Frozen
 from controller.adapters import shim
+from controller.adapters.environment import clean
 from controller.adapters.files import numbered, read_or_none, write_atomically, write_once
 from controller.adapters.ledger import Fence
 from controller.adapters.system import Processes, is_locked, port_errors, total_memory_bytes
@@ -230,7 +230,7 @@ class LocalFleet:
     # Starting.
 
     def _environment(self, order: LaunchGang, *, epoch: int) -> dict[str, str]:
-        inherited = os.environ | dict(self._order.environment)
+        inherited = clean(os.environ) | dict(self._order.environment)
         paths = [str(SOURCES), *filter(None, [inherited.get("PYTHONPATH")])]
         return inherited | {
             "PYTHONPATH": os.pathsep.join(paths),
@@ -325,9 +325,15 @@ def _parse(kind: type[Document], path: Path) -> Document | None:
 
 def _free_port(seed: int) -> int:
     """Return a port that nobody listens on, beginning at a place of the attempt's own."""
+    why = ""
     for offset in range(PORT_TRIES):
         port = FIRST_PORT + (seed + offset) % PORTS
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind((HOST, port))
-            return port
-    raise Unavailable(f"no free port from {FIRST_PORT} on")
+        try:
+            with socket.socket() as probe:
+                probe.bind((HOST, port))
+                return port
+        except OSError as error:
+            why = error.strerror or str(error)
+    last = FIRST_PORT + PORTS - 1
+    text = f"no free port of {HOST} in {PORT_TRIES} tries between {FIRST_PORT} and {last}: {why}"
+    raise Unavailable(f"{text}. Next: ss --listening --tcp")

@@ -101,7 +101,7 @@ class Pacer:
         self._ranks: list[_Rank] = []
         self._attempt: int = 0
         self._attempt_seen_s = 0.0
-        self._log = _Log(Path(os.devnull))
+        self._log = _Log(run_dir / wire.attempt_dir(self._attempt) / wire.STEPS_FILE)
         self._frozen = _Frozen(run_dir / DRILLS_FILE)
         self._mutex = threading.Lock()
 

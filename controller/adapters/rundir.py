@@ -6,6 +6,7 @@ hidden folder beside the runs, which is renamed to the run's name at the end.
 
 import contextlib
 import errno
+import importlib.util
 import os
 import shutil
 import sys
@@ -28,11 +29,13 @@ from controller.adapters.files import (
     write_atomically,
     write_once,
 )
+from controller.adapters.given import read_given_text
 from controller.adapters.ledger import create_ledger
 from controller.adapters.system import port_errors
 from controller.core.launched import GivenFile, LaunchedRun, LaunchFacts
 from controller.core.problems import Problem, SpecError, show_value, suggest_name
 from controller.core.run_file import parse_run_file, to_problems
+from controller.core.slips import check_room
 from controller.core.spec import RunFile
 from controller.core.spec_rules import check_deadline, check_sources
 from controller.ports import Damaged, Refused
@@ -41,7 +44,9 @@ LAUNCH_FILE = "launch.json"
 CONTROLLER_LOG = "controller.log"
 DRILLS_FILE = "drills.jsonl"
 FOLDERS = (wire.INTENTS_DIR, wire.PLANS_DIR, wire.ATTEMPTS_DIR, wire.CHECKPOINTS_DIR)
-REAL_TRAINER = ("-m", "trainer.train")
+OF_THE_TRAINER = "jax"
+"""Looked for, never imported: the controller must start without it."""
+REAL_TRAINER = ("-P", "-m", "trainer.train")
 PYTHONS = frozenset({"python", "python3"})
 STAGING_PREFIX = ".launching-"
 GATE_PREFIX = ".gate-"
@@ -55,29 +60,27 @@ def read_given(path: Path) -> GivenFile:
     Raises:
         SpecError: it cannot be read, or holds problems.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        problem = Problem(
-            "file.unreadable", "FILE", f'"{path}"', f"it must be a readable run file ({why})",
-            "List the samples: ls samples/*.yaml",
-        )  # fmt: skip
-        raise SpecError([problem]) from error
+    text = read_given_text(path, "FILE", "List the samples: ls samples/*.yaml")
     return GivenFile(path, text, parse_run_file(text, str(path)))
 
 
-def check_given(given: GivenFile, now_wall_ms: int, *, measure: bool = False) -> None:
+def check_given(
+    given: GivenFile, now_wall_ms: int, *, measure: bool = False, is_launch: bool = False
+) -> None:
     """Check what only this machine can tell: text, trainer and deadline; writes nothing.
 
     `measure`: make the built-in text, too, in a temporary folder, as its size is known only
     then. A launch finds out when it writes the text; a dry run must refuse the same.
+    `is_launch`: the run begins now, so that all of it must fit before the deadline.
 
     Raises:
         SpecError: with every problem found.
     """
     spec = given.run_file.spec
     problems = to_problems(check_deadline(spec, now_wall_ms), given.advice)
+    if is_launch:
+        problems += to_problems(check_room(spec, now_wall_ms), given.advice)
+    problems += check_fleet(given)
     problems += check_command(given)
     sizes: dict[str, SourceFiles] = {}
     for name, source in spec.data.sources.items():
@@ -98,6 +101,16 @@ def check_given(given: GivenFile, now_wall_ms: int, *, measure: bool = False) ->
     problems += to_problems(check_sources(spec, sizes), given.advice)
     if problems:
         raise SpecError(problems)
+
+
+def check_fleet(given: GivenFile) -> Sequence[Problem]:
+    """Return why the fleet cannot be launched."""
+    kind = given.run_file.spec.fleet.kind
+    if kind == "local":
+        return []
+    bound = "it cannot be launched or measured yet, only rehearsed"
+    advice = f"Next: ctl simulate {given.path}"
+    return [Problem("fleet.not-built", "spec.fleet.kind", show_value(kind), bound, advice)]
 
 
 def _measure_text(given: GivenFile, name: str) -> corpus.SourceSizes:
@@ -127,11 +140,32 @@ def _explain_corpus(error: corpus.CorpusError, advice: str) -> Problem:
 SOURCE_OPTIONS = ("kind", "paths", "heldOut", "heldOutPercent")
 
 
+def count_tokens(given: GivenFile) -> dict[str, int]:
+    """Return the training tokens of the sources with text: exact of files, else the least.
+
+    Raises:
+        SpecError: with every problem found.
+    """
+    problems: list[Problem] = []
+    tokens: dict[str, int] = {}
+    for name, source in given.run_file.spec.data.sources.items():
+        if source.kind == corpus.COUNTED:
+            continue
+        try:
+            found = corpus.check_source(source.kind, source.options, _context(given, name))
+            tokens[name] = max(1, found.train_bytes)
+        except corpus.CorpusError as error:
+            problems.append(_explain_corpus(error, given.advice))
+    if problems:
+        raise SpecError(problems)
+    return tokens
+
+
 def check_command(given: GivenFile) -> Sequence[Problem]:
     """Return what is wrong with the trainer's command."""
     command = given.run_file.spec.trainer.command
     if command is None:
-        return []
+        return _check_own_trainer(given)
     resolved = resolve_command(given.run_file, given.path.parent)
     problems: list[Problem] = []
     field = "spec.trainer.command"
@@ -141,10 +175,19 @@ def check_command(given: GivenFile) -> Sequence[Problem]:
             Problem("trainer.command", field, show_value(command[0]), bound, given.advice)
         )
     for word in resolved[1:]:
-        if word.endswith(".py") and not Path(word).is_file():
+        if word.endswith(".py") and not _is_file(Path(word)):
             bound = "there is no such file (paths start at the run file's folder)"
             problems.append(Problem("trainer.file", field, show_value(word), bound, given.advice))
     return problems
+
+
+def _check_own_trainer(given: GivenFile) -> Sequence[Problem]:
+    """Return whether the trainer of this distribution lacks what it computes with."""
+    if importlib.util.find_spec(OF_THE_TRAINER) is not None:
+        return []
+    bound = "it must be given: without it the run needs JAX, which is not installed here"
+    advice = f"Install it: pip install steersman[trainer]. Or: {given.advice}"
+    return [Problem("trainer.missing", "spec.trainer.command", None, bound, advice)]
 
 
 def command_of(run: LaunchedRun) -> tuple[str, ...]:
@@ -157,8 +200,15 @@ def resolve_command(run_file: RunFile, base: Path) -> tuple[str, ...]:
     command = run_file.spec.trainer.command
     if command is None:
         return (sys.executable, *REAL_TRAINER)
-    words = [str((base / word).resolve()) if (base / word).is_file() else word for word in command]
+    words = [str((base / word).resolve()) if _is_file(base / word) else word for word in command]
     return (sys.executable if command[0] in PYTHONS else words[0], *words[1:])
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a program after -c is longer than the name of any file
+        return False
 
 
 # --- making one ---
@@ -270,7 +320,8 @@ def load_run(directory: Path) -> LaunchedRun:
         Refused: the directory is a copy.
         Damaged: a file of the launch is missing or was changed beyond reading.
     """
-    check_identity(directory)
+    with port_errors(f"cannot read the run in {directory}"):
+        check_identity(directory)
     return read_run(directory)
 
 
@@ -281,13 +332,14 @@ def read_run(directory: Path) -> LaunchedRun:
         Unavailable: no run was launched here.
         Damaged: a file of the launch is missing or was changed beyond reading.
     """
-    identity = read_identity(directory)
-    facts = _read_facts(directory)
-    text = read_or_none(directory / wire.RUN_FILE)
+    with port_errors(f"cannot read the run in {directory}"):
+        identity = read_identity(directory)
+        facts = _read_facts(directory)
+        text = read_or_none(directory / wire.RUN_FILE)
     if text is None:
         raise Damaged(f"{directory / wire.RUN_FILE} is missing")
     try:
-        run_file = parse_run_file(text.decode(), str(directory / wire.RUN_FILE))
+        run_file = parse_run_file(text.decode(), str(directory / wire.RUN_FILE), is_accepted=True)
     except (SpecError, UnicodeDecodeError) as error:
         raise Damaged(f"the accepted run file no longer reads: {error}") from error
     return LaunchedRun(directory, identity, run_file, facts, text)

@@ -112,7 +112,8 @@ class StepLogs:
         """Read what was appended to one log; a last line without its end waits for the rest."""
         log = self._logs.setdefault(attempt, _Log())
         path = self._path(attempt)
-        if not path.exists() or path.stat().st_size <= log.offset:
+        # Files only: to open a pipe is to wait for its other end.
+        if not path.is_file() or path.stat().st_size <= log.offset:
             return
         if log.offset == 0:
             self._note_launch(attempt)

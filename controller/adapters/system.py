@@ -157,7 +157,8 @@ def is_locked(path: Path) -> bool:
         Unavailable: the file cannot be looked at.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # Without waiting: opening a pipe waits for its other end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     except OSError as error:

@@ -25,7 +25,7 @@ def attach(directory: Path) -> int:
     """Show the run until it rests or the person leaves; return the exit code."""
     while True:
         try:
-            watch = _watch_terminal if sys.stdout.isatty() else watch_lines
+            watch = _watch_terminal if output.can_redraw() else watch_lines
             watch(directory)
             return conclude(directory)
         except KeyboardInterrupt:
@@ -67,7 +67,8 @@ def _watch_terminal(directory: Path) -> None:
             step, total = status.get("step"), status.get("total_steps")
             if isinstance(step, int) and isinstance(total, int):
                 bar.update(task, completed=step, total=total)
-            live.update(Group(bar, Text(output.clean(describe(view)))))
+            shown = output.fit(output.clean(describe(view)), f"more: ctl status {view.name}")
+            live.update(Group(bar, Text(shown)))
             if is_over(view):
                 return
             time.sleep(REFRESH_S)

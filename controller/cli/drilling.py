@@ -117,13 +117,7 @@ def _read_file(order: DrillOrder, path: Path) -> list[Drill]:
     if given := next(filter(None, beside), None):
         bound = f"the file says kinds, ranks and steps; leave out {given}, or --file"
         raise _wrong("drill.both", "--file", str(path), bound, order)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise _wrong(
-            "drill.unreadable", "--file", str(path), "it must be readable", order
-        ) from error
-    return parse_drills(text, str(path))
+    return parse_drills(deps.read_given_text(path, "--file", _advice(order)), str(path))
 
 
 def _wrong(rule: str, field: str, value: str, bound: str, order: DrillOrder) -> SpecError:

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from contract.model import parameters
@@ -34,11 +35,14 @@ def launch(order: LaunchOrder) -> int:
     """
     given = deps.read_given(order.file)
     if order.drill is not None:
-        parse_drills(_read_text(order.drill), str(order.drill))
+        advice = "List the samples: ls samples/*.yaml"
+        parse_drills(deps.read_given_text(order.drill, "--drill", advice), str(order.drill))
     directory = order.runs_dir / given.run_file.metadata.name
     if directory.exists():
         return _launch_again(order, given, directory)
-    deps.check_given(given, measure=order.dry_run)
+    if order.dry_run and given.run_file.spec.fleet.kind != "local":
+        return _tell_not_built(given)
+    deps.check_given(given, measure=order.dry_run, is_launch=True)
     if order.dry_run:
         output.emit(describe_plan(given, deps.preview_plan(given)))
         return Code.DONE
@@ -52,6 +56,14 @@ def launch(order: LaunchOrder) -> int:
         return Code.INTERRUPTED
 
 
+def _tell_not_built(given: GivenFile) -> int:
+    """Show the plan of a run that can be rehearsed and not launched."""
+    output.emit(describe_plan(given, deps.preview_plan(given)))
+    output.tell(f"the file is right; a fleet of racks cannot be launched yet, only rehearsed."
+                f" Next: ctl simulate {given.path}")  # fmt: skip
+    return Code.BAD_INPUT
+
+
 def _tell_interrupted(directory: Path) -> None:
     if directory.exists():
         output.tell(
@@ -61,16 +73,9 @@ def _tell_interrupted(directory: Path) -> None:
         output.tell(f"interrupted; the run {directory.name} was not launched, nothing is left")
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        advice = "List the samples: ls samples/*.yaml"
-        problem = Problem("drill.unreadable", "--drill", f'"{path}"', "it must be readable", advice)
-        raise SpecError([problem]) from error
-
-
 def _start(order: LaunchOrder, directory: Path) -> int:
+    if withheld := deps.list_withheld():
+        output.tell(f"not for the ranks: {', '.join(withheld)}; {SAY_WHY}")
     pid = deps.start_controller(directory)
     output.tell(f"controller {pid} steers {directory}; it goes on without this terminal")
     if order.drill is not None:
@@ -80,6 +85,11 @@ def _start(order: LaunchOrder, directory: Path) -> int:
         output.tell(f"Next: ctl status {directory.name} --watch")
         return Code.DONE
     return attach(directory)
+
+
+SAY_WHY = (
+    "what changes a run stands in its file, as spec.trainer.command: [env, NAME=VALUE, python, ...]"
+)
 
 
 # --- a run of that name is there already ---
@@ -108,7 +118,7 @@ def _launch_again(order: LaunchOrder, given: GivenFile, directory: Path) -> int:
         deps.check_given(given)
         run = deps.accept_run_file(run, given)
         if is_live and view.controller.is_alive:
-            _amend(run)
+            _take_up(run, changes)
         else:
             output.tell(f"accepted: {count_of(len(changes), 'change')} for the next controller")
     elif view.controller.is_alive and is_clock_unsure(view):
@@ -121,13 +131,28 @@ def is_clock_unsure(view: View) -> bool:
     return any(note["subject"] == "clock" for note in list_of(view.status or {}, "notes"))
 
 
-LIVE = ("spec.deadline", "spec.contingency")
+AMENDED = ("spec.deadline", "spec.contingency")
 """What a controller takes up without being replaced."""
+UNREAD = ("spec.simulation",)
+"""What no controller reads."""
 
 
 def is_taken_live(change: Change) -> bool:
     """Return whether the change may be made while a controller steers the run."""
-    return any(change.path == name or change.path.startswith(f"{name}.") for name in LIVE)
+    return is_under(change, (*AMENDED, *UNREAD))
+
+
+def is_under(change: Change, sections: Sequence[str]) -> bool:
+    """Return whether the change lies in one of the sections."""
+    return any(change.path == name or change.path.startswith(f"{name}.") for name in sections)
+
+
+def _take_up(run: LaunchedRun, changes: list[Change]) -> None:
+    """Let the controller hear of what it reads."""
+    if any(is_under(change, AMENDED) for change in changes):
+        _amend(run)
+    else:
+        output.tell(f"accepted: {count_of(len(changes), 'change')} that no controller reads")
 
 
 def _amend(run: LaunchedRun) -> None:
@@ -254,7 +279,7 @@ def describe_plan(given: GivenFile, plan: Plan) -> str:
     )
     context = "; ".join(f"from step {stage.start:,}: {stage.length}" for stage in plan.context)
     saves = spec.checkpoints
-    gang = f"{fleet.processes} processes x {fleet.devices_per_process} devices"
+    gang = f"{fleet.ranks} processes x {fleet.devices_per_process} devices"
     units = plan.mixture.block_tokens // plan.mixture.unit_tokens
     final = f"{spec.schedule.final_percent}% of the peak at step {plan.total_steps - 1:,}"
     terms = make_terms(spec, {}, 0)

@@ -95,7 +95,7 @@ def code_of(view: View) -> Code:
 def _watch(directory: Path, form: str) -> int:
     """Show the run until it rests: as `ctl launch` does, or one JSON object a second."""
     if form == "table":
-        if output.is_terminal():
+        if output.can_redraw():
             _redraw(directory)
         else:
             watch_lines(directory)
@@ -111,7 +111,7 @@ def _watch(directory: Path, form: str) -> int:
 def _redraw(directory: Path) -> None:
     while True:
         view = look(directory)
-        output.redraw(describe(view))
+        output.redraw(output.fit(describe(view), f"more: ctl status {view.name}"))
         if is_over(view):
             return
         time.sleep(REFRESH_S)

@@ -3,10 +3,12 @@
 Only files and one lock are looked at, so it works when the controller is dead or stopped.
 """
 
+import contextlib
 import fcntl
 import json
 import os
 import socket
+import stat
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +85,11 @@ def list_names(runs_dir: Path) -> list[str]:
 def look(directory: Path) -> View:
     """Return the run in `directory` as it is now."""
     path = directory / STATUS_FILE
-    try:
-        found = json.loads(path.read_bytes())
-        age_s = max(0.0, time.time() - path.stat().st_mtime)
-    except (OSError, ValueError):
-        found, age_s = None, None
-    status = cast("Status", found) if is_status(found) else None
+    found, age_s = _read_object(path), None
+    if found is not None:
+        with contextlib.suppress(OSError):
+            age_s = max(0.0, time.time() - path.stat().st_mtime)
+    status = found if is_status(found) else None
     return View(
         directory.name,
         directory,
@@ -101,21 +102,54 @@ def look(directory: Path) -> View:
 
 def _find_origin(directory: Path) -> str | None:
     """Return where the run was launched if `directory` is a copy: a copy has another inode."""
+    identity = _read_object(directory / IDENTITY_FILE)
     try:
-        found = json.loads((directory / IDENTITY_FILE).read_bytes())
         inode = directory.stat().st_ino
-    except (OSError, ValueError):
+    except OSError:
         return None
-    if not isinstance(found, dict):
+    if identity is None:
         return None
-    identity = cast("dict[str, object]", found)
     is_copy = identity.get("inode") not in (None, inode)
     return str(identity.get("directory")) if is_copy else None
 
 
+def _read_object(path: Path) -> Status | None:
+    """Return the JSON object in a file, None where there is none: anything may lie there."""
+    try:
+        descriptor = _open(path)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return _parse_object(file.read(MAX_BYTES + 1))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+MAX_BYTES = 1 << 26
+"""Of a status or summary; one of the model case has some 200 kB."""
+
+
+def _open(path: Path) -> int:
+    # Without waiting: opening a pipe waits for its other end.
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def _parse_object(data: bytes) -> Status | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Status", found) if isinstance(found, dict) else None
+
+
 def _find_controller(directory: Path) -> Controller:
     try:
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _open(directory / LOCK_FILE)
     except OSError:
         return Controller(is_alive=False, pid=None, epoch=None)
     try:
@@ -159,7 +193,7 @@ def list_live_ranks(directory: Path) -> list[int]:
 
 def _holds(lock: Path) -> bool:
     try:
-        descriptor = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = _open(lock)
     except OSError:
         return False
     try:
@@ -192,7 +226,7 @@ def find_last_words(view: View) -> tuple[Path, str] | None:
 
 def _read_last_line(path: Path) -> str | None:
     try:
-        with path.open("rb") as file:
+        with os.fdopen(_open(path), "rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))
             text = file.read().decode(errors="replace")
     except OSError:
@@ -216,10 +250,9 @@ def _is_locked(descriptor: int) -> bool:
 
 def _read_holder(descriptor: int) -> dict[str, object]:
     try:
-        found = json.loads(os.read(descriptor, 4096).strip())
-    except (OSError, ValueError):
+        return _parse_object(os.read(descriptor, 4096).strip()) or {}
+    except OSError:
         return {}
-    return cast("dict[str, object]", found) if isinstance(found, dict) else {}
 
 
 def _pid_of(holder: dict[str, object]) -> int | None:
@@ -232,8 +265,4 @@ def _pid_of(holder: dict[str, object]) -> int | None:
 
 def read_summary(directory: Path) -> dict[str, object] | None:
     """Return the summary of a finished run, None when there is none."""
-    try:
-        found = json.loads((directory / SUMMARY_FILE).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return cast("dict[str, object]", found) if isinstance(found, dict) else None
+    return _read_object(directory / SUMMARY_FILE)

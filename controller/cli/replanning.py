@@ -53,7 +53,6 @@ ID = re.compile(rf"[0-9a-f]{{{ID_CHARS}}}")
 POLL_S = 0.1
 JUDGE_EVERY_S = 1.0
 MAX_STARTS = 3
-MAX_FILE_BYTES = 1 << 20
 
 Answer = TypeVar("Answer")
 Report = dict[str, object]
@@ -393,23 +392,8 @@ def _make_change(order: ReplanOrder, run: LaunchedRun) -> Change:
         field, path, read = "--mixture", Path(order.mixture), read_mixture
     assert path is not None
     again = f"Edit {path}, then: ctl replan {run.directory.name} {field} {path}"
-    return read(_read_text(field, path, run.directory.name), run.text.decode(), str(path), again)
-
-
-def _read_text(field: str, path: Path, name: str) -> str:
-    bound, problem = "it must be readable text in UTF-8", None
-    try:
-        # Neither a pipe that nobody writes to nor a device without an end.
-        if path.exists() and not path.is_file():
-            bound = "it must be a regular file"
-        elif path.stat().st_size > MAX_FILE_BYTES:
-            bound = f"it must have at most {MAX_FILE_BYTES:,} bytes"
-        else:
-            return path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        problem = error
-    again = f"Next: ctl replan {name}"
-    raise SpecError([Problem("replan.unreadable", field, f'"{path}"', bound, again)]) from problem
+    text = deps.read_given_text(path, field, f"Next: ctl replan {run.directory.name}")
+    return read(text, run.text.decode(), str(path), again)
 
 
 # --- waiting ---
