@@ -58,7 +58,9 @@ def find_suspects(snapshot: Snapshot, memory: Memory, gang: GangView, still_ms: 
     for view in gang.ranks:
         value = said.get(view.rank)
         if isinstance(value, RankTelemetry) and value.attempt == gang.attempt:
-            limit_ms = value.deadline_ms + margin_ms
+            # A rank may have been given longer than declared, never less, whatever it says.
+            declared_ms = memory.policy.deadlines_ms.get(value.phase, 0)
+            limit_ms = max(value.deadline_ms, declared_ms) + margin_ms
             is_late = min(value.progress_age_ms, still_ms) > limit_ms
         else:
             is_late = view.stopped and still_ms > blind_limit_ms(snapshot, memory) + margin_ms

@@ -10,7 +10,7 @@ from typing import Protocol
 from controller.core.actions import Decision
 from controller.core.memory import Memory
 from controller.core.readings import Instant
-from controller.ports import Clock, EpochLost, Unavailable
+from controller.ports import Clock, Damaged, EpochLost, Unavailable
 
 POLL_MS = 300
 """The longest pause: a dead rank is seen within it, and a pass costs a millisecond or two."""
@@ -118,6 +118,9 @@ def run_controller(
     except EpochLost as error:
         log.error("this controller ends: %s", error)  # expected: no traceback
         return Ending.EPOCH_LOST
+    except Damaged as error:
+        log.error("this controller fails, the gang goes on without it: %s", error)
+        return Ending.FAILED
     except Exception:  # the outermost frame: logged, and the gang goes on
         log.exception("this controller fails; the gang goes on without it")
         return Ending.FAILED

@@ -7,7 +7,7 @@ import pytest
 from controller.core.actions import Decision, Rest
 from controller.core.memory import Memory
 from controller.core.readings import Instant
-from controller.ports import EpochLost, Unavailable
+from controller.ports import Damaged, EpochLost, Unavailable
 from controller.runtime.loop import (
     POLL_MS,
     SHORTEST_PAUSE_MS,
@@ -128,6 +128,12 @@ def test_pass_that_cannot_be_recorded_is_tried_again():
 def test_bug_ends_the_controller_with_its_trace_in_the_log(caplog):
     assert drive(Script(KeyError("bug")))[0] is Ending.FAILED
     assert "KeyError" in caplog.text
+
+
+def test_run_whose_ledger_is_gone_ends_the_controller_in_words(caplog):
+    assert drive(Script(Damaged("the ledger folder is missing")))[0] is Ending.FAILED
+    assert "the ledger folder is missing" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_stop_request_detaches_after_the_pass_that_runs():
