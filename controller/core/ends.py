@@ -17,7 +17,7 @@ from controller.core.rules import (
     own_gang,
     rule,
 )
-from controller.core.snapshot import GangView, RankView, Snapshot
+from controller.core.snapshot import GangView, RankTelemetry, RankView, Snapshot
 
 
 @rule("gang")
@@ -159,10 +159,10 @@ def end_late_start(snapshot: Snapshot, memory: Memory) -> Answer | None:
     gang = own_gang(snapshot, memory)
     if attempt is None or (attempt.closed and attempt.close_cause != "start"):
         return None
-    # A live rank did start, whatever became of its claim; and one that logged a step is whole.
-    started = sum(view.claimed or view.alive for view in gang.ranks) if gang else 0
-    is_whole = has_stepped(snapshot, attempt.number) and bool(gang and alive_ranks(gang.ranks))
-    if started == memory.policy.ranks or is_whole:
+    if gang is None and attempt.launched:
+        return None  # Read before the launch, whenever it arrives: it says nothing about it.
+    started = count_started(snapshot, gang) if gang else 0
+    if started == memory.policy.ranks or is_whole(snapshot, memory, gang):
         return None
     if not start_is_overdue(snapshot, memory):
         return None
@@ -177,12 +177,24 @@ def end_late_start(snapshot: Snapshot, memory: Memory) -> Answer | None:
     return Answer(reason, actions) if actions else None
 
 
-def has_stepped(snapshot: Snapshot, attempt: int) -> bool:
-    """Return whether the attempt is known to have completed a step."""
+def count_started(snapshot: Snapshot, gang: GangView) -> int:
+    """Return how many ranks did start: they live or answer, whatever became of their claims."""
+    answering = {
+        reading.rank
+        for reading in snapshot.telemetry
+        if isinstance(reading.value, RankTelemetry) and reading.value.attempt == gang.attempt
+    }
+    return sum(view.claimed or view.alive or view.rank in answering for view in gang.ranks)
+
+
+def is_whole(snapshot: Snapshot, memory: Memory, gang: GangView | None) -> bool:
+    """Return whether the attempt logged a step, and lives by the fleet or by a log that grows."""
     progress = snapshot.progress
-    if progress is None or isinstance(progress, Unknown):
+    if gang is None or progress is None or isinstance(progress, Unknown):
         return False
-    return progress.attempt == attempt and progress.completed_steps is not None
+    has_stepped = progress.attempt == gang.attempt and progress.completed_steps is not None
+    is_growing = progress.grown_age_ms < memory.policy.start_ms
+    return has_stepped and (is_growing or bool(alive_ranks(gang.ranks)))
 
 
 def start_is_overdue(snapshot: Snapshot, memory: Memory) -> bool:

@@ -77,6 +77,20 @@ def say_control(snapshot: Snapshot, memory: Memory) -> str:
     return KEEP if not _values(snapshot, attempt.number) else ""
 
 
+def say_fleet(snapshot: Snapshot, memory: Memory) -> str:
+    """A gang that was launched is not to be seen: an old view, or its directory is gone."""
+    attempt, gang = live_attempt(memory), snapshot.gang
+    if attempt is None or not attempt.launched:
+        return ""
+    if isinstance(gang, Unknown):
+        return KEEP
+    if gang is not None and gang.attempt == attempt.number:
+        return ""
+    if not has_passed(attempt.launched_at, memory.policy.start_ms, snapshot.now):
+        return KEEP
+    return f"attempt {attempt.number} was launched and is not to be seen; nothing rests on that"
+
+
 def say_telemetry(snapshot: Snapshot, memory: Memory) -> str:
     """No rank can be asked, although the gang had its time to start."""
     attempt = live_attempt(memory)
@@ -150,6 +164,7 @@ def say_refusal(_: Snapshot, __: Memory) -> str:
 SUBJECTS: dict[str, Say] = {
     "clock": say_clock,
     "control": say_control,
+    "fleet": say_fleet,
     "telemetry": say_telemetry,
     "storage": say_storage,
     "quarantine": say_quarantine,

@@ -306,7 +306,8 @@ def tell_chance(forecast: Forecast) -> str:
 def is_due(snapshot: Snapshot, memory: Memory, training: Training) -> bool:
     """Return whether an interval passed since the last evaluation, with enough clean steps."""
     terms, pace = memory.policy.terms, training.pace
-    if pace.clean_steps < terms.min_clean_steps:
+    # An old answer counts steps from before the last evaluation: they were judged already.
+    if pace.clean_steps < terms.min_clean_steps or pace.since_step < memory.evaluated_step:
         return False
     if memory.evaluated_at is None:
         return pace.trained_ms >= terms.evaluate_every_ms

@@ -87,6 +87,11 @@ def read_or_unknown(read: Callable[[], Value]) -> Value | Unknown:
         return Unknown(unknown=str(error) or type(error).__name__)
 
 
+def may_answer(gang: GangView) -> bool:
+    """Return whether a rank lives, or may have started since the gang was looked at."""
+    return any(view.alive or not view.claimed for view in gang.ranks)
+
+
 @dataclass
 class Observer:
     """Reads the ports."""
@@ -126,7 +131,8 @@ class Observer:
         )
 
     def _read_telemetry(self, gang: GangView | Unknown | None, now: Instant) -> list[RankReading]:
-        if gang is None or isinstance(gang, Unknown) or not alive_ranks(gang.ranks):
+        # Ranks without a claim are asked, too: an answer says more than a view that may be old.
+        if gang is None or isinstance(gang, Unknown) or not may_answer(gang):
             return []
 
         def read() -> list[RankReading]:

@@ -8,6 +8,7 @@ from contract.canonical import encode_canonical
 from contract.wire import LedgerHead
 from controller.core.readings import Instant
 from controller.ports import EpochLost, LedgerRecord, SealedSegment, Unavailable
+from controller.simulate.tap import ControllerKilled
 
 CORE = "simulated"
 ROOT_HASH = "0" * 64
@@ -21,11 +22,20 @@ class Book:
     epoch: int = 0
     is_full: bool = False
     """Not even the reserve takes another record."""
+    is_tearing: bool = False
+    """The next record is written by half, and its controller dies of it."""
+    half: LedgerRecord | None = None
+    """What is half written behind the last record: it never counted."""
+    torn: int = 0
+    """Half records that a successor dropped."""
 
     def open_epoch(self) -> "BookLedger":
         """Return the ledger as the next controller sees it; older ones are fenced from now on."""
         self.epoch += 1
         seal = None
+        # As in the real ledger: the seal ends behind the last whole record.
+        self.torn += self.half is not None
+        self.half = None
         if self.records:
             last = self.records[-1]
             seal = [SealedSegment(epoch=last.epoch, bytes=len(self.records), hash=last.hash)]
@@ -77,6 +87,9 @@ class BookLedger:
             seal=self.seal,
         )
         record = bare.model_copy(update={"hash": hash_record(bare)})
+        if self.book.is_tearing:
+            self.book.is_tearing, self.book.half = False, record
+            raise ControllerKilled(f"record {record.seq} is half written")
         self.seal = None
         self.book.records.append(record)
         return record

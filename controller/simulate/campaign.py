@@ -10,11 +10,13 @@ from controller.core.decide import GANG, PLAN
 from controller.core.policy import Policy
 from controller.core.rules import Rule
 from controller.simulate.agenda import FIRST_WALL_MS
-from controller.simulate.faults import AIMS, FAULTS, Weather
+from controller.simulate.faults import AIMS, ENDINGS, FAULTS, Weather
 from controller.simulate.habitat import Pace
 from controller.simulate.life import Life, Wrap
 from controller.simulate.plan_faults import PLAN_AIMS, PLAN_FAULTS
+from controller.simulate.read_faults import READ_FAULTS
 from controller.simulate.scenario import mixed_plan, sim_plan, sim_policy, sim_terms
+from controller.simulate.steering_faults import STEERING_FAULTS
 from controller.simulate.world import World
 
 STEPS = 80
@@ -35,6 +37,11 @@ MODES = ("auto", "auto", "auto", "propose", "propose", "propose", "off")
 WORDS = ("approve", "approve_late", "approve_twice", "disagree")
 HARD_OF_HEARING = MORTAL = 0.5
 STEP_MS = Pace().step_ms
+STORMS = FAULTS | READ_FAULTS | STEERING_FAULTS
+"""What may happen to every life."""
+ALL_FAULTS = STORMS | PLAN_FAULTS
+SWIZZLED_SHARE = 0.3
+"""Of the lives see all that lasts end in one spell, in some order."""
 
 Pair = tuple[str, str]
 
@@ -43,21 +50,24 @@ Pair = tuple[str, str]
 class Outcome:
     """How one life went."""
 
-    seed: int
+    name: str
+    """The seed of a life by chance, or the name of a blow."""
     violations: tuple[str, ...]
-    reached: frozenset[Pair]
-    events: frozenset[Pair]
-    met: frozenset[Pair]
-    adopted: int
+    reached: frozenset[Pair] = frozenset()
+    events: frozenset[Pair] = frozenset()
+    met: frozenset[Pair] = frozenset()
+    adopted: int = 0
     """Revisions that a gang was seen to run."""
-    missed: int
-    simulated_ms: int
-    passes: int
-    attempts: int
-    deaths: int
+    missed: int = 0
+    simulated_ms: int = 0
+    passes: int = 0
+    attempts: int = 0
+    deaths: int = 0
+    is_paired: bool = False
+    """The second fault of a pair struck."""
 
 
-def new_random(seed: int) -> Random:
+def new_random(seed: int | str) -> Random:
     """Return the only source of chance of one life."""
     return Random(seed)  # noqa: S311  # repeatable on purpose; nothing is kept secret by it
 
@@ -76,16 +86,24 @@ def live(
     world = World(policy=policy, random=random)
     plan = mixed_plan(STEPS) if has_deadline else sim_plan(STEPS)
     life = Life(world, plan, rules=rules, plan_rules=plan_rules, wrap=wrap)
-    weather = plan_weather(life, random) if has_deadline else Weather(life, random)
+    weather = plan_weather(life, random) if has_deadline else Weather(life, random, STORMS)
+    if random.random() < SWIZZLED_SHARE:
+        weather.ending = random.choice(ENDINGS)
+        world.agenda.after(random.randrange(STORM_MS), weather.release)
     most = MAX_FAULTS // 2 if has_deadline else MAX_FAULTS
     weather.plan(random.randrange(1, most + 1), STORM_MS)
     life.run(STORM_MS)
     weather.clear()
     life.see_through(world.agenda.now_ms + LIMIT_MS)
-    memory = life.checkers.memory
+    return sum_up(str(seed), life, weather)
+
+
+def sum_up(name: str, life: Life, weather: Weather, *, is_paired: bool = False) -> Outcome:
+    """Return how the life went."""
+    memory, world = life.checkers.memory, life.world
     adopted = memory.adopted if memory else []
     return Outcome(
-        seed=seed,
+        name=name,
         violations=tuple(world.violations),
         reached=frozenset(weather.reached),
         events=frozenset(weather.events),
@@ -96,6 +114,7 @@ def live(
         passes=life.passes,
         attempts=len(world.gangs),
         deaths=life.deaths,
+        is_paired=is_paired,
     )
 
 
@@ -115,7 +134,7 @@ def plan_policy(random: Random) -> Policy:
 
 def plan_weather(life: Life, random: Random) -> Weather:
     """Return weather of which half concerns the plan, and an owner who answers now and then."""
-    weather = Weather(life, random, FAULTS | PLAN_FAULTS, AIMS + PLAN_AIMS)
+    weather = Weather(life, random, ALL_FAULTS, AIMS + PLAN_AIMS)
     for _ in range(random.randrange(0, 3)):
         weather.aimed.append((random.choice(WORDS), "proposed"))
     if random.random() < MORTAL:
@@ -176,8 +195,8 @@ class Tally:
             f"{len(self.met)} distinct (fault, state of the plan) pairs"
         )
         for outcome in self.failed:
-            yield f"seed {outcome.seed}: {outcome.violations[0]}"
-            yield f"repeat: make sim SEED={outcome.seed} N=1"
+            yield f"seed {outcome.name}: {outcome.violations[0]}"
+            yield f"repeat: make sim SEED={outcome.name} N=1"
 
 
 def campaign(seed: int, count: int) -> Tally:

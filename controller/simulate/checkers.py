@@ -157,17 +157,18 @@ class Checkers:
     # The budget.
 
     def _count_end(self, action: RecordEnd, memory: Memory, snapshot: Snapshot) -> None:
-        truth, world = self.budget, self.world
+        truth, store = self.budget, snapshot.store
         codes = {view.end.code if view.end else None for view in action.ranks if view.claimed}
         attempt = memory.attempt
         was_asked = memory.wanted.state != "run" or (attempt is not None and bool(attempt.drain))
         if (codes and codes <= PLANNED and action.completed_steps) or was_asked:
             return
         truth.in_window.append(snapshot.now.wall_ms)
-        if not action.progress_known:
+        if not action.progress_known or isinstance(store, Unknown):
             return
+        # By what was seen: an old answer of the store may hide progress, and never invents any.
         line = memory.plan.line.name
-        steps = [c.step for c in world.shelf.checkpoints if c.line == line and c.verified]
+        steps = [c.step for c in store.checkpoints if c.line == line and c.verified]
         newest = max(steps, default=None)
         if newest is not None and (truth.verified is None or newest > truth.verified):
             truth.verified, truth.since_progress = newest, 0
@@ -190,9 +191,11 @@ class Checkers:
         since = snapshot.now.wall_ms - limits.window_ms
         recent = sum(at >= since for at in truth.in_window)
         self._demand(recent <= limits.window_restarts, f"restart after {recent} in the window")
+        # By what was seen, too: the trainer looks for itself, and the world sees to that.
+        store = snapshot.store
+        is_new = not isinstance(store, Unknown) and not store.ever_complete
         self._demand(
-            action.restore != Restore.NONE or not self.world.shelf.ever_complete,
-            "a gang may start at step 0 over old work",
+            action.restore != Restore.NONE or is_new, "a gang may start at step 0 over old work"
         )
 
     # The world.

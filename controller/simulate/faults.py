@@ -5,17 +5,20 @@ from dataclasses import dataclass, field
 from random import Random
 
 from contract.exits import Exit
-from contract.wire import ControlDocument, LedgerHead
+from contract.wire import ControlDocument, LedgerHead, Phase
 from controller.core.actions import Action, PublishPlan
 from controller.simulate.gang import SimGang, SimRank
 from controller.simulate.life import Life
+from controller.simulate.reads import READ_PORTS
+from controller.simulate.shelf import SimCheckpoint
 
-READ_PORTS = ("fleet", "telemetry", "progress", "store", "storage", "intents", "control")
 LASTS_MS = (20_000, 240_000)
 """How long weather lasts."""
-JUMPS_MS = (3_600_000, -3_600_000, 86_400_000)
+JUMPS_FORWARD_MS, JUMPS_BACK_MS = (90_000, 3_600_000, 86_400_000), (-90_000, -3_600_000)
 UNDEAD_MS = 90_000
 AIMS = ("start", "rendezvous", "restore", "compile", "first_step", "drain", "save_block")
+COMMIT = "commit"
+"""While steps go on, the newest save is on its way."""
 MAX_STEP = 80
 AIMED_SHARE = 0.6
 IMMEDIATE_SHARE = 0.6
@@ -29,7 +32,39 @@ MOMENTS = {
 }
 OWNER_VERBS = ("suspend", "stop", "restart", "resume", "resume_from")
 
-Fault = Callable[["Weather"], None]
+ENDINGS = ("timed", "reversed", "together", "shuffled")
+"""How lasting faults end: each in its own time, or all from one moment on, in some order."""
+BETWEEN_ENDINGS_MS = 15_000
+
+Strike = Callable[["Weather"], None]
+
+
+@dataclass(frozen=True)
+class Need:
+    """What a fault needs to strike at."""
+
+    reason: str
+    """Why it cannot strike, where it is not there."""
+    is_met: Callable[["Weather"], bool]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What may go wrong."""
+
+    deed: Strike
+    words: str
+    need: Need
+
+
+NOTHING = Need("", lambda _: True)
+RANK = Need("no rank lives", lambda weather: weather.gang() is not None)
+RANK_0 = Need("rank 0 does not live", lambda weather: weather.has_rank_0())
+CHECKPOINT = Need("there is no checkpoint", lambda weather: bool(weather.checkpoints()))
+CONTROL = Need(
+    "no control document was published", lambda weather: weather.life.world.control is not None
+)
+CONTROLLER = Need("no controller lives", lambda weather: weather.life.reconciler is not None)
 
 
 @dataclass
@@ -47,8 +82,12 @@ class Weather:
     events: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """(event of the plan, phase it came in) pairs."""
     met: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """(fault, state of the plan it came in) pairs."""
+    """(fault, state of the plan, or of a save, it came in) pairs."""
     is_over: bool = False
+    ending: str = "timed"
+    """One of ENDINGS."""
+    lasting: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    """Ends of lasting faults that wait for the moment from which on they end."""
 
     def __post_init__(self) -> None:
         self.life.world.on_phase.append(self.greet)
@@ -78,6 +117,16 @@ class Weather:
             return "pending" if gang is not None and gang.follower.pending else "published"
         return "proposed" if memory.approval is None else "approved"
 
+    def is_committing(self) -> bool:
+        """Return whether the gang steps on while its newest save is written and read back."""
+        gang = self.gang()
+        if gang is None or not gang.moving or gang.phase != Phase.STEP or gang.base == gang.first:
+            return False
+        world = self.life.world
+        is_save = gang.base > 0 and gang.base % world.pace.save_every == 0
+        lasts_ms = world.pace.commit_ms + world.pace.verify_ms
+        return is_save and world.agenda.now_ms < gang.since_ms + lasts_ms
+
     def greet(self, phase: str) -> None:
         """Let faults that were aimed at this phase strike within it."""
         for shot in [shot for shot in self.aimed if shot[1] == phase]:
@@ -86,13 +135,19 @@ class Weather:
             delay_ms = 0 if is_within else self.random.randrange(0, AIM_MS)
             self.life.world.agenda.after(delay_ms, lambda name=shot[0]: self.strike(name))
 
+    def can(self, name: str) -> bool:
+        """Return whether there is what the fault needs."""
+        return self.faults[name].need.is_met(self)
+
     def strike(self, name: str) -> None:
-        """Let the fault happen now."""
-        if self.is_over:
+        """Let the fault happen now, if there is what it needs."""
+        if self.is_over or not self.can(name):
             return
         self.reached.add((name, self.phase()))
         self.met.add((name, self.plan_state()))
-        self.faults[name](self)
+        if self.is_committing():
+            self.met.add((name, COMMIT))
+        self.faults[name].deed(self)
 
     def plan(self, count: int, until_ms: int) -> None:
         """Aim some of `count` faults at phases, and the others at times before `until_ms`."""
@@ -109,6 +164,10 @@ class Weather:
         """No more faults; what lasted ends."""
         world = self.life.world
         self.is_over = True
+        self.life.reads.clear()
+        self.life.absent_until_ms = 0
+        for exile in self.life.exiles:
+            exile.heals_ms = 0
         world.blind.clear()
         world.poison.clear()
         world.is_deaf = world.is_split = False
@@ -131,9 +190,34 @@ class Weather:
         gang = self.gang()
         return (gang, self.random.choice(gang.alive())) if gang else None
 
+    def has_rank_0(self) -> bool:
+        """Return whether rank 0 of the newest attempt lives."""
+        gang = self.gang()
+        return gang is not None and gang.ranks[0].alive
+
+    def checkpoints(self) -> list[SimCheckpoint]:
+        """Return what lies on the shelf."""
+        return self.life.world.shelf.checkpoints
+
     def later(self, happening: Callable[[], None]) -> None:
         """Let the end of something lasting happen after a while."""
-        self.life.world.agenda.after(self.random.randrange(*LASTS_MS), happening)
+        if self.ending == "timed":
+            self.life.world.agenda.after(self.random.randrange(*LASTS_MS), happening)
+        else:
+            self.lasting.append(happening)
+
+    def release(self) -> None:
+        """End what lasts, in the order of `ending`."""
+        ends, self.lasting, apart_ms = self.lasting, [], BETWEEN_ENDINGS_MS
+        if self.ending == "reversed":
+            ends.reverse()
+        elif self.ending == "shuffled":
+            self.random.shuffle(ends)
+        else:
+            apart_ms = 0
+        self.ending = "timed"
+        for number, end in enumerate(ends):
+            self.life.world.agenda.after(number * apart_ms, end)
 
 
 def revive(gang: SimGang) -> None:
@@ -236,6 +320,12 @@ def refuse(weather: Weather) -> None:
         gang.fail(Exit.CONFIG, "data/x changed", everyone=True)
 
 
+def disagree_replicas(weather: Weather) -> None:
+    """The ranks' own digest vote finds a replica that differs."""
+    if gang := weather.gang():
+        gang.fail(Exit.REPLICA_MISMATCH, "replica 1 differs", everyone=True)
+
+
 def damage_manifest(weather: Weather) -> None:
     """The newest checkpoint's manifest is lost."""
     if found := weather.life.world.shelf.checkpoints:
@@ -272,21 +362,8 @@ def fill_ledger(weather: Weather) -> None:
     weather.later(free)
 
 
-def blind_telemetry(weather: Weather) -> None:
-    """No rank can be asked for a while."""
-    weather.life.world.blind.add("telemetry")
-    weather.later(lambda: weather.life.world.blind.discard("telemetry"))
-
-
-def blind_port(weather: Weather) -> None:
-    """One port cannot be read for a while."""
-    port = weather.random.choice(READ_PORTS)
-    weather.life.world.blind.add(port)
-    weather.later(lambda: weather.life.world.blind.discard(port))
-
-
 def blind_all(weather: Weather) -> None:
-    """No port can be read for a while."""
+    """No port can be read for a while, by anybody."""
     weather.life.world.blind.update(READ_PORTS)
     weather.later(weather.life.world.blind.clear)
 
@@ -302,9 +379,14 @@ def lie(weather: Weather) -> None:
     weather.later(stop)
 
 
-def jump_clock(weather: Weather) -> None:
-    """The wall clock jumps."""
-    weather.life.world.agenda.wall_offset_ms += weather.random.choice(JUMPS_MS)
+def jump_clock_forward(weather: Weather) -> None:
+    """The wall clock jumps ahead."""
+    weather.life.world.agenda.wall_offset_ms += weather.random.choice(JUMPS_FORWARD_MS)
+
+
+def jump_clock_back(weather: Weather) -> None:
+    """The wall clock jumps back."""
+    weather.life.world.agenda.wall_offset_ms += weather.random.choice(JUMPS_BACK_MS)
 
 
 def reboot(weather: Weather) -> None:
@@ -345,20 +427,6 @@ def lame_start(weather: Weather) -> None:
     weather.life.world.lame_starts += 1
 
 
-def kill_controller(weather: Weather) -> None:
-    """SIGKILL of the controller before or after one of its next port calls."""
-    killer = weather.life.killer
-    killer.at = (killer.calls + weather.random.randrange(1, 60), weather.random.choice(SIDES))
-
-
-SIDES = ("before", "after")
-
-
-def second_controller(weather: Weather) -> None:
-    """Another controller takes over from a living one, which then wakes up."""
-    weather.life.late = True
-
-
 def owner(weather: Weather) -> None:
     """The owner changes their mind."""
     verb = weather.random.choice(OWNER_VERBS)
@@ -371,12 +439,23 @@ def owner(weather: Weather) -> None:
         weather.life.ask(verb, step=chosen.step, line=chosen.line)
 
 
+def name_faults(need: Need, *deeds: Strike) -> dict[str, Fault]:
+    """Return the faults of one need by the names of their functions."""
+    return {deed.__name__: Fault(deed, (deed.__doc__ or "").split("\n")[0], need) for deed in deeds}
+
+
 FAULTS: dict[str, Fault] = {
-    fault.__name__: fault
-    for fault in (
-        kill_worker, kill_first, kill_all, freeze, freeze_all, hang, hang_unwatched, undead,
-        lose_shim, lose_claim, poison_step, poison_numbers, refuse, damage_manifest, damage_data,
-        fill_disk, fill_ledger, blind_telemetry, blind_port, blind_all, lie, jump_clock, reboot,
-        spoil_control, replace_control, lame_start, kill_controller, second_controller, owner,
-    )
+    **name_faults(
+        RANK,
+        kill_worker, kill_all, freeze, freeze_all, hang, hang_unwatched, undead, lose_shim,
+        lose_claim, refuse, disagree_replicas,
+    ),
+    **name_faults(RANK_0, kill_first),
+    **name_faults(CHECKPOINT, damage_manifest, damage_data),
+    **name_faults(CONTROL, spoil_control, replace_control),
+    **name_faults(
+        NOTHING,
+        poison_step, poison_numbers, fill_disk, fill_ledger, blind_all, lie, jump_clock_forward,
+        jump_clock_back, reboot, lame_start, owner,
+    ),
 }  # fmt: skip

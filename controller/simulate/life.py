@@ -15,6 +15,7 @@ from controller.ports import EpochLost, Unavailable
 from controller.runtime.observe import Ports
 from controller.runtime.reconcile import Reconciler
 from controller.simulate.checkers import Checkers
+from controller.simulate.reads import EVERYWHERE, Link, Reads, connect
 from controller.simulate.tap import ControllerKilled, Killer, tap
 from controller.simulate.world import World
 
@@ -32,6 +33,17 @@ def build_status(memory: Memory, snapshot: Snapshot) -> Mapping[str, object]:
 
 
 @dataclass
+class Exile:
+    """A controller that is cut off."""
+
+    controller: Reconciler
+    link: Link
+    heals_ms: int
+    """When its link works again; it still does not know whether it was replaced."""
+    epoch: int
+
+
+@dataclass
 class Life:
     """A run from its launch on."""
 
@@ -44,6 +56,12 @@ class Life:
     is_checked: bool = True
     """False: no checkers, and no controller is killed; for speed."""
     killer: Killer = field(default_factory=Killer)
+    reads: Reads = field(default_factory=Reads)
+    link: Link = field(default_factory=Link)
+    """Of the newest controller."""
+    exiles: list[Exile] = field(default_factory=list[Exile])
+    absent_until_ms: int = 0
+    """No controller starts before."""
     reconciler: Reconciler | None = None
     late: bool = False
     """Another controller takes over before the next pass of this one."""
@@ -54,6 +72,7 @@ class Life:
 
     def __post_init__(self) -> None:
         self.checkers = Checkers(self.world, self.rules, self.plan_rules)
+        self.world.is_end_wanted = self.is_end_wanted
 
     # Controllers.
 
@@ -61,7 +80,8 @@ class Life:
         """Let a controller take over: it records its epoch and rebuilds its memory."""
         ports = self.world.ports()
         if self.is_checked:
-            ports = tap(ports, self.killer)
+            self.link = Link()
+            ports = tap(connect(ports, self.reads, self.link), self.killer)
         if self.wrap is not None:
             ports = self.wrap(ports)
         now = ports.clock.now()
@@ -78,27 +98,38 @@ class Life:
 
     def tick(self) -> None:
         """Let the controller pass once, check, and let the world go on until it wakes."""
-        wake_ms, steering = RESTART_MS, self.reconciler
+        wake_ms = RESTART_MS
+        self.hear_exiles()
         try:
-            if self.reconciler is None:
-                self.reconciler = self.start_controller()
-            if self.late:
-                self.late = False
-                self.wake_former()
-            steering = self.reconciler
-            wake_ms = steering.pass_once().wake_in_ms
-            self.passes += 1
+            if self.world.agenda.now_ms >= self.absent_until_ms:
+                wake_ms = self._steer()
         except ControllerKilled:
             self.deaths += 1
             self.reconciler = None
         except EpochLost:
-            if self.reconciler is steering:
-                self.reconciler = None
+            wake_ms = RESTART_MS  # overtaken while it started: the other one steers
         except Unavailable:
             wake_ms = self.world.policy.wake_ms
         if self.is_checked:
             self.checkers.look(self.reconciler.memory if self.reconciler else None)
         self.world.agenda.run_until(self.world.agenda.now_ms + wake_ms)
+
+    def _steer(self) -> int:
+        """Let the newest controller pass once; return in how many milliseconds it wakes."""
+        if self.reconciler is None:
+            self.reconciler = self.start_controller()
+        if self.late:
+            self.late = False
+            self.wake_former()
+        steering = self.reconciler
+        try:
+            decision = steering.pass_once()
+        except EpochLost:
+            if self.reconciler is steering:
+                self.reconciler = None
+            return RESTART_MS
+        self.passes += 1
+        return decision.wake_in_ms
 
     def wake_former(self) -> None:
         """Let a controller that was replaced, and does not know it, do a pass: it gets nowhere."""
@@ -109,12 +140,46 @@ class Life:
             self.reconciler = self.start_controller()
         except Unavailable:
             return
-        acts, records = len(self.world.acts), len(self.world.book.records)
         # Without an act to do it may end its pass none the wiser.
         with suppress(EpochLost, Unavailable):
-            late.pass_once()
-        if len(self.world.acts) > acts or len(self.world.book.records) > records:
-            self.world.violate("a former controller acted")
+            self._pass_in_vain(late)
+
+    def _pass_in_vain(self, late: Reconciler) -> None:
+        """Let a former controller pass; nothing may come of it."""
+        acts, records = len(self.world.acts), len(self.world.book.records)
+        try:
+            with self.killer.paused():
+                late.pass_once()
+        finally:
+            if len(self.world.acts) > acts or len(self.world.book.records) > records:
+                self.world.violate("a former controller acted")
+
+    def cut_off(self, ports: frozenset[str] = EVERYWHERE, *, lasts_ms: int) -> None:
+        """Cut the controller off from `ports` for a while; another one takes over meanwhile."""
+        if self.reconciler is None:
+            return
+        self.link.down = ports
+        heals_ms = self.world.agenda.now_ms + lasts_ms
+        exile = Exile(self.reconciler, self.link, heals_ms, self.world.book.epoch)
+        self.exiles.append(exile)
+        self.reconciler = None
+
+    def hear_exiles(self) -> None:
+        """Let every controller that was cut off pass; one that reaches the ledger again ends."""
+        for exile in list(self.exiles):
+            if exile.heals_ms <= self.world.agenda.now_ms:
+                exile.link.down = frozenset()
+                if self.world.book.epoch == exile.epoch:
+                    # Nobody took over meanwhile: it steers on.
+                    self.exiles.remove(exile)
+                    self.reconciler, self.link = exile.controller, exile.link
+                    continue
+            try:
+                self._pass_in_vain(exile.controller)
+            except EpochLost:
+                self.exiles.remove(exile)
+            except Unavailable:
+                continue
 
     def usurp(self) -> None:
         """Let another controller take over and pass once, whatever the present one is at."""
@@ -160,6 +225,16 @@ class Life:
             }
         )
         self.world.intents.append(intent)
+
+    def is_end_wanted(self) -> bool:
+        """Return whether the ledger says that the owner wants the gang to leave."""
+        memory = self.checkers.memory if self.is_checked else self.memory
+        if memory is None:
+            return False
+        wanted, attempt = memory.wanted, memory.attempt
+        is_leaving = attempt is not None and attempt.drain is not None
+        is_new = wanted.restart_nonce is not None or wanted.resume_from is not None
+        return is_leaving or is_new or wanted.state != "run"
 
     def needs_owner(self) -> bool:
         """Return whether the run rests, unfinished."""

@@ -101,6 +101,8 @@ class PlanCheckers:
         is_open = proposal is not None and proposal.id == action.proposal
         self._demand(is_open, "approved a proposal that is not open")
         self._demand(memory.approval is None, "a second approval takes effect")
+        named = [ask.proposal for ask in memory.asks if ask.nonce == action.nonce]
+        self._demand(named in ([], [action.proposal]), "approved what the owner did not name")
         self.approved.add(action.proposal)
         if proposal is not None and action.by.startswith(CONTROLLER):
             may_consent = terms.mode == "auto" and proposal.is_own and not proposal.is_floor

@@ -1,7 +1,7 @@
 """What may happen to a plan on its way: another pace, owners of two minds, gangs that are deaf."""
 
 from controller.core.proposal import Change, WantedStage
-from controller.simulate.faults import Fault, Weather
+from controller.simulate.faults import NOTHING, Fault, Need, Weather, name_faults
 
 PLAN_AIMS = ("proposed", "approved", "published", "pending", "adopted", "recorded", "missed")
 """Moments in the life of a revision that faults may be aimed at."""
@@ -9,8 +9,6 @@ SLOWER_PERCENT = (115, 200)
 FASTER_PERCENT = (40, 90)
 DRIFTS, DRIFT_PERCENT, DRIFT_EVERY_MS = 10, 103, 40_000
 BURST, BURST_EVERY_MS = 3, 90_000
-SOON_CALLS = 16
-"""Port calls of some two passes."""
 HORIZON_PERCENT = (40, 100)
 DEADLINE_EDIT_MS = (-300_000, 600_000)
 LATER_MS = 60_000
@@ -147,20 +145,20 @@ def split(weather: Weather) -> None:
     weather.later(heal)
 
 
-def kill_controller_soon(weather: Weather) -> None:
-    """SIGKILL of the controller before or after one of the very next port calls."""
-    killer = weather.life.killer
-    killer.at = (
-        killer.calls + weather.random.randrange(1, SOON_CALLS),
-        weather.random.choice(("before", "after")),
-    )
+def has_deadline(weather: Weather) -> bool:
+    """Return whether the owner has a deadline to move."""
+    memory = weather.life.checkers.memory
+    return memory is not None and memory.policy.terms.deadline_wall_ms is not None
 
+
+DEADLINE = Need("no deadline is declared", has_deadline)
 
 PLAN_FAULTS: dict[str, Fault] = {
-    fault.__name__: fault
-    for fault in (
+    **name_faults(
+        NOTHING,
         slow_down, speed_up, slow_spell, drift, burst, approve, approve_late, approve_twice,
         disagree, approve_wrong, reject, propose_horizon, propose_mixture, propose_execution,
-        edit_deadline, deafen, split, kill_controller_soon,
-    )
+        deafen, split,
+    ),
+    **name_faults(DEADLINE, edit_deadline),
 }  # fmt: skip

@@ -1,6 +1,6 @@
 """The world as the ports reach it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from contract.plan import Plan
@@ -55,6 +55,8 @@ class World(Habitat):
     """Every rank's telemetry claims that it does not move."""
     lame_starts: int = 0
     """So many ranks of the coming launches are never started."""
+    is_end_wanted: Callable[[], bool] = lambda: False
+    """Whether the owner is known to want the living gang to leave."""
     acts: list[Act] = field(default_factory=list[Act])
     status: Mapping[str, object] = field(default_factory=dict[str, object])
 
@@ -203,10 +205,10 @@ class SimFleet(_Hand):
 
     def _kill(self, gang: SimGang, ranks: Sequence[int]) -> None:
         victims = [rank for rank in gang.alive() if rank.rank in ranks]
-        control, asked = self.world.control, self.world.intents
+        control = self.world.control
         is_asked = control is not None and control.drain is not None
         # A drain that could not be published is enforced all the same.
-        is_asked = is_asked or (bool(asked) and asked[-1].verb != "resume")
+        is_asked = is_asked or self.world.is_end_wanted()
         is_whole = all(rank.has_started for rank in gang.ranks)
         if victims and gang.healthy and gang.moving and is_whole and not is_asked:
             self.world.violate(f"ranks {ranks} of the healthy attempt {gang.number} were killed")

@@ -1,10 +1,12 @@
-"""Simulate lives under faults and say what was reached: `make sim SEED=7 N=1000`."""
+"""Simulate lives under faults and say what was reached: `make sim`, `make chaos`."""
 
 import argparse
 import sys
 import time
 
 from controller.simulate.campaign import DAY_MS, campaign, live_quietly
+from controller.simulate.chaos import list_names
+from tests.sim.sharing import run_chaos
 
 QUIET_DAYS = 30
 QUIET_KILLS = 20
@@ -13,11 +15,23 @@ QUIET_KILLS = 20
 def main() -> int:
     """Run the campaign; 1 when a life went wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--count", "--n", type=int, default=200, help="how many seeds")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed, or the campaign's")
+    parser.add_argument("--count", "--n", type=int, default=200, help="how many lives")
+    parser.add_argument("--chaos", action="store_true", help="every fault in every phase, pairs")
+    parser.add_argument("--life", default="", help="one life of the campaign, by its name")
+    parser.add_argument("--workers", type=int, default=2, help="processes that share the campaign")
     options = parser.parse_args()
+    if options.life:
+        return run_chaos([options.life], 1)
+    if options.chaos:
+        return run_chaos(list_names(options.seed, options.count), options.workers)
+    return run_seeds(options.seed, options.count)
+
+
+def run_seeds(seed: int, count: int) -> int:
+    """Live by chance, and then a quiet month."""
     begin_s = time.perf_counter()
-    tally = campaign(options.seed, options.count)
+    tally = campaign(seed, count)
     spent_s = time.perf_counter() - begin_s
     lines = [*tally.lines(), f"{tally.lives / spent_s:.1f} lives a second"]
     begin_s = time.process_time()

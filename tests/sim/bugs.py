@@ -13,6 +13,8 @@ from controller.core.rules import Answer, Rule, alive_ranks, live_attempt, own_g
 from controller.core.snapshot import GangView, RankTelemetry, Snapshot
 from controller.ports import LedgerRecord
 from controller.runtime.observe import Ports
+from controller.simulate.reads import Wire
+from controller.simulate.tap import Tap
 
 
 def swap(name: str, broken: Rule) -> tuple[Rule, ...]:
@@ -251,8 +253,10 @@ class DeafLedger:
 
 
 def inner_of(port: object) -> object:
-    """Return the simulated port behind the tap."""
-    return getattr(port, "port", port)
+    """Return the simulated port behind the tap and the wire."""
+    while isinstance(port, Tap | Wire):
+        port = port.port
+    return port
 
 
 def ignore_epochs(ports: Ports) -> Ports:

@@ -5,6 +5,7 @@ The controller is killed there; or it is stopped there, another one takes over, 
 
 import pytest
 
+from controller.core.fold import read_actions
 from tests.sim.scripted import SCRIPTS, scripted_life
 
 SHARDS = 4
@@ -38,10 +39,10 @@ def assert_life_is_whole(life, name, where):
 def assert_revision_is_whole(life, where):
     """Assert that one proposal became one revision, approved once and adopted."""
     verbs = [
-        action["verb"]
+        action.verb
         for record in life.world.book.records
         if record.kind == "decision"
-        for action in record.body["actions"]
+        for action in read_actions(record.body)
     ]
     once = {verb: verbs.count(verb) for verb in ("propose", "approve", "record_adoption")}
     assert once == {"propose": 1, "approve": 1, "record_adoption": 1}, where

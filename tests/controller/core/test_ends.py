@@ -119,8 +119,24 @@ def test_gang_that_logged_a_step_is_never_a_failed_start():
     assert run.after(10 * run.policy.start_ms).decide().rule == "watch"
 
 
+@pytest.mark.parametrize("sees_own", [False, True], ids=["before-launch", "before-claims"])
+def test_gang_is_not_ended_by_a_view_older_than_its_start(sees_own):
+    old = a_run().launched()
+    for rank in range(4):
+        old.with_rank(rank, claimed=False, alive=False)
+    old.with_telemetry(0, 1, 2, 3) if sees_own else old.seeing(gang=None)
+    assert verbs_of(old.after(10 * old.policy.start_ms).decide()) == []
+
+
+def test_gang_without_claims_whose_log_grows_is_left_alone():
+    run = a_run().launched().with_progress(1, grown_age_ms=5_000).after(10**6)
+    for rank in range(4):
+        run.with_rank(rank, claimed=False, alive=False)
+    assert run.decide().rule == "watch"
+
+
 def test_dead_gang_that_lost_its_claims_is_closed_all_the_same():
-    run = a_run().launched().with_progress(1).after(10**6)
+    run = a_run().launched().with_progress(1, grown_age_ms=10**6).after(10**6)
     for rank in range(4):
         run.with_rank(rank, claimed=False, alive=False)
     assert verbs_of(run.pass_once()) == ["close_attempt"]
@@ -198,6 +214,11 @@ def test_deadline_is_the_watchdogs_own_and_the_margin():
     assert run.decide().rule == "watch"
     run = stuck(progress_age_ms=limit + 1).with_progress(5, grown_age_ms=limit + 1)
     assert run.decide().rule == "end_stuck"
+
+
+def test_rank_that_claims_a_shorter_deadline_gets_what_was_declared():
+    run = stuck(progress_age_ms=100_000, deadline_ms=1_000).with_progress(5, grown_age_ms=100_000)
+    assert run.decide().rule == "watch"
 
 
 def test_unreadable_step_log_ends_nothing():

@@ -70,6 +70,16 @@ def test_silence_of_all_ranks_is_told_after_the_start():
     assert "telemetry" not in noted(run.after(1))
 
 
+def test_gang_that_was_launched_and_is_not_to_be_seen_is_told():
+    run = a_run().launched()
+    gang = run.gang
+    assert "fleet" not in noted(run.seeing(gang=None))
+    assert "fleet" not in noted(run.seeing(gang=gang).after(run.policy.start_ms))
+    assert "attempt 1 was launched" in noted(run.seeing(gang=None))["fleet"]
+    assert "fleet" in noted(run.blind("gang"))
+    assert "fleet" not in noted(run.seeing(gang=gang).after(MIN_LINGER_MS))
+
+
 def test_silence_of_a_gang_that_leaves_is_not_told():
     run = a_run().launched().after(200_000).with_telemetry().with_end(1, 0)
     assert "telemetry" not in noted(run)

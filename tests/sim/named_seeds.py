@@ -1,0 +1,49 @@
+"""Every defect that lives under faults found, as the life that shows it.
+
+`undo` brings the defect back: the life must go wrong with it, so that it still tells something.
+"""
+
+from dataclasses import dataclass
+
+from tests.sim.mutation import Edit
+
+
+@dataclass(frozen=True)
+class NamedSeed:
+    """One defect."""
+
+    name: str
+    story: str
+    life: str
+    """Its name in the campaign: a seed, or SEED/FAULT/PHASE or SEED/FAULT/PHASE/FAULT."""
+    phrase: str
+    """Of the violation."""
+    undo: Edit
+
+
+NAMED_SEEDS = (
+    NamedSeed(
+        "killed-by-an-old-view",
+        "The fleet was read from before the launch for half a minute: the attempt that trained"
+        " counted as never started, was closed, and killed.",
+        "0/stale_fleet/start",
+        "the healthy attempt",
+        Edit(
+            "controller.core.ends:end_late_start",
+            "if gang is None and attempt.launched:",
+            "if False:",
+        ),
+    ),
+    NamedSeed(
+        "judged-twice",
+        "The step log gave an old answer again: steps that had been evaluated were evaluated once"
+        " more, and one bad window counted twice.",
+        "0/stale_progress/proposed",
+        "two evaluations rest on the same steps",
+        Edit(
+            "controller.core.replan:is_due",
+            " or pace.since_step < memory.evaluated_step",
+            "",
+        ),
+    ),
+)
