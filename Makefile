@@ -82,6 +82,7 @@ docs: setup ## Write the generated pages under docs/ anew
 	$(BIN)/python -m tools.pictures
 	$(BIN)/python -m tools.timeline
 	$(BIN)/python -m tests.sim.truth
+	$(BIN)/python -m tests.sim.mutants
 
 # build/lib is emptied first: setuptools would pack modules from there that are long gone.
 wheels: setup ## Build dist/*.whl, and try it without JAX in a fresh environment elsewhere

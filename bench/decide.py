@@ -31,8 +31,8 @@ from controller.core.snapshot import (
 )
 from controller.runtime.reconcile import Reconciler
 from controller.simulate.agenda import FIRST_WALL_MS
-from controller.simulate.campaign import DAY_MS, QUIET_WAKE_MS, live_quietly, new_random
-from controller.simulate.life import build_status
+from controller.simulate.chaos.campaign import DAY_MS, QUIET_WAKE_MS, live_quietly, new_random
+from controller.simulate.chaos.life import build_status
 from controller.simulate.scenario import mixed_plan, sim_plan, sim_policy, sim_terms
 from controller.simulate.world import World
 

@@ -26,8 +26,8 @@ from controller.cli import deps
 from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.core.readings import Instant
-from controller.core.replay import replay_one
-from controller.simulate.rehearsal import rehearse
+from controller.core.telling.replay import replay_one
+from controller.simulate.rehearsal.journey import rehearse
 
 SAMPLE = Path("samples/hero.yaml")
 SEED = 0

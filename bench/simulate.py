@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from controller.adapters.ledger_format import read_content, segment_path
-from controller.core.replay import replay
-from controller.core.run_file import parse_run_file
-from controller.core.simulation import Pace
-from controller.core.spec import RunFile
-from controller.core.supposition import suppose
+from controller.core.declared.run_file import parse_run_file
+from controller.core.declared.simulation import Pace
+from controller.core.declared.spec import RunFile
+from controller.core.declared.supposition import suppose
+from controller.core.telling.replay import replay
 from controller.simulate.book import CORE
-from controller.simulate.rehearsal import rehearse
-from controller.simulate.tale import Rehearsal
+from controller.simulate.rehearsal.journey import rehearse
+from controller.simulate.rehearsal.tale import Rehearsal
 
 HERO = Path(__file__).parent.parent / "samples/hero.yaml"
 DAYS, DAY_MS = 104, 86_400_000

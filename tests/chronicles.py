@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from contract.exits import Exit
 from contract.plan import Plan
 from contract.wire import Restore
-from controller.core.account import make_account
 from controller.core.actions import (
     Approve,
     CloseProposal,
@@ -26,10 +25,8 @@ from controller.core.actions import (
     RecordEnd,
     RecordIntent,
 )
-from controller.core.chronicle import read_chronicle
 from controller.core.fold import fold
 from controller.core.forecast import Forecast, Lag
-from controller.core.history import AttemptHistory
 from controller.core.memory import Memory
 from controller.core.pace import PaceView
 from controller.core.policy import Policy
@@ -38,7 +35,10 @@ from controller.core.proposal import Change, Facts, LossCost, Proposal, make_id
 from controller.core.readings import Instant
 from controller.core.revise import revise
 from controller.core.snapshot import OwnerIntent
-from controller.core.summary import Evidence
+from controller.core.telling.account import make_account
+from controller.core.telling.chronicle import read_chronicle
+from controller.core.telling.history import AttemptHistory
+from controller.core.telling.summary import Evidence
 from controller.core.terms import Terms
 from controller.simulate.book import Book
 from controller.simulate.scenario import sim_plan, sim_policy

@@ -8,10 +8,10 @@ from contract.plan import Plan
 from controller.adapters import rundir
 from controller.adapters.ledger import SegmentedLedger, next_epoch
 from controller.core.actions import PublishPlan
+from controller.core.declared.launched import LaunchedRun
+from controller.core.declared.planning import make_genesis, make_policy
 from controller.core.fold import fold
-from controller.core.launched import LaunchedRun
 from controller.core.lines import line_plan
-from controller.core.planning import make_genesis, make_policy
 from tests.builders import an_instant
 from tests.run_files import write_good
 from tests.suites.manifests import a_manifest

@@ -1,7 +1,7 @@
 """Attempts as their files would tell them, second by second."""
 
 from contract.wire import Drops, Phase, PhaseRecord, StepRecord
-from controller.core.history import AttemptHistory
+from controller.core.telling.history import AttemptHistory
 
 BOOT = "boot"
 SHA = "a" * 64

@@ -1,6 +1,6 @@
 """Rehearsals as they come out, for tests of what is made of them."""
 
-from controller.simulate.tale import IncidentTold, ProposalTold, Rehearsal, SparesTold
+from controller.simulate.rehearsal.tale import IncidentTold, ProposalTold, Rehearsal, SparesTold
 
 DAY_MS = 86_400_000
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from contract.config import SourceFiles
 from contract.plan import Plan
-from controller.core.planning import make_genesis
-from controller.core.run_file import parse_run_file
+from controller.core.declared.planning import make_genesis
+from controller.core.declared.run_file import parse_run_file
 
 GOOD = """\
 apiVersion: steersman.dev/v1alpha1

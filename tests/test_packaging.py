@@ -14,7 +14,7 @@ import pytest
 from contract import __version__
 from controller.adapters import rundir
 from controller.cli import deps, doctoring
-from controller.core.problems import SpecError
+from controller.core.declared.problems import SpecError
 from tests.test_tidy import code, parse
 
 ROOT = Path(__file__).parent.parent

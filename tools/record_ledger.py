@@ -24,7 +24,7 @@ from controller.core.actions import key_of
 from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.core.recording import read_actions
-from controller.core.replay import replay_one
+from controller.core.telling.replay import replay_one
 from controller.ports import LedgerRecord
 
 STAND_INS = {"host": "a-host", "user": "owner"}

@@ -80,7 +80,9 @@ RENDERERS: dict[str, Callable[[], str]] = {
     "metrics.md": render_metrics,
     "exit-codes.md": render_exits,
     "cli.md": render_cli,
-    "run-file.md": lambda: _note("controller/core/spec.py and docs/run_file.md", render_run_file()),
+    "run-file.md": lambda: _note(
+        "controller/core/declared/spec.py and docs/run_file.md", render_run_file()
+    ),
     "rules.md": lambda: _note("the checks themselves", render_rules()),
     "environment.md": lambda: _note("the sources that read them", render_environment()),
     "ledger.md": lambda: _note("controller/core and controller/ports.py", render_ledger()),

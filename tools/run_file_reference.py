@@ -12,8 +12,8 @@ from pydantic.fields import FieldInfo
 
 from contract.model import PRESETS, ModelShape
 from controller.adapters.corpus import BUILT_IN, COUNTED
-from controller.core.fields import format_duration
-from controller.core.spec import Model, RunFile, Source
+from controller.core.declared.fields import format_duration
+from controller.core.declared.spec import Model, RunFile, Source
 from tools.docstrings import (
     find_class,
     first_sentence,

@@ -17,7 +17,7 @@ from controller.adapters.records import StepTail
 from controller.adapters.rundir import DRILLS_FILE
 from controller.adapters.system import Processes, is_locked
 from controller.core.ancestry import list_usable
-from controller.core.drills import Drill
+from controller.core.declared.drills import Drill
 from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.ports import Refused, Unavailable

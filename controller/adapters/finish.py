@@ -13,13 +13,13 @@ from controller.adapters.ledger import Fence, read_ledger, verify_ledger
 from controller.adapters.ledger_format import Finding, read_content
 from controller.adapters.records import read_evals, read_histories
 from controller.adapters.rundir import text_of
-from controller.core.account import make_account
-from controller.core.chronicle import read_chronicle
+from controller.core.declared.launched import LaunchedRun
 from controller.core.fold import Record
-from controller.core.launched import LaunchedRun
 from controller.core.memory import Memory
 from controller.core.recording import read_actions
-from controller.core.summary import Entropies, Evidence, make_summary
+from controller.core.telling.account import make_account
+from controller.core.telling.chronicle import read_chronicle
+from controller.core.telling.summary import Entropies, Evidence, make_summary
 from controller.ports import LedgerRecord
 
 RESTS = frozenset({"rest", "halt", "complete"})

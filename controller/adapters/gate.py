@@ -29,11 +29,11 @@ from controller.adapters.records import read_lines
 from controller.adapters.scrape import ScrapedTelemetry
 from controller.adapters.system import Processes, port_errors
 from controller.core.actions import LaunchGang
+from controller.core.declared.launched import GivenFile, LaunchedRun
+from controller.core.declared.planning import make_config, make_genesis
+from controller.core.declared.spec import Faults
 from controller.core.gate import Evidence, Peak
-from controller.core.launched import GivenFile, LaunchedRun
-from controller.core.planning import make_config, make_genesis
 from controller.core.snapshot import GangView, RankView
-from controller.core.spec import Faults
 from controller.ports import Unavailable
 
 ATTEMPT = 1

@@ -9,7 +9,7 @@ import os
 import stat
 from pathlib import Path
 
-from controller.core.problems import Problem, SpecError
+from controller.core.declared.problems import Problem, SpecError
 
 MAX_BYTES = 1 << 20
 """Four for each character that the reader of YAML takes."""

@@ -13,7 +13,7 @@ from contract.plan import Frozen
 from contract.wire import EvalRecord, ExitRecord, PhaseRecord, StepRecord
 from controller.adapters.files import numbered, read_or_none
 from controller.adapters.steptable import read_steps
-from controller.core.history import AttemptHistory
+from controller.core.telling.history import AttemptHistory
 
 Record = TypeVar("Record", bound=Frozen)
 

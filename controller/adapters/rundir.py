@@ -32,12 +32,12 @@ from controller.adapters.files import (
 from controller.adapters.given import read_given_text
 from controller.adapters.ledger import create_ledger
 from controller.adapters.system import port_errors
-from controller.core.launched import GivenFile, LaunchedRun, LaunchFacts
-from controller.core.problems import Problem, SpecError, show_value, suggest_name
-from controller.core.run_file import parse_run_file, to_problems
-from controller.core.slips import check_room
-from controller.core.spec import RunFile
-from controller.core.spec_rules import check_deadline, check_sources
+from controller.core.declared.launched import GivenFile, LaunchedRun, LaunchFacts
+from controller.core.declared.problems import Problem, SpecError, show_value, suggest_name
+from controller.core.declared.run_file import parse_run_file, to_problems
+from controller.core.declared.slips import check_room
+from controller.core.declared.spec import RunFile
+from controller.core.declared.spec_rules import check_deadline, check_sources
 from controller.ports import Damaged, Refused
 
 LAUNCH_FILE = "launch.json"

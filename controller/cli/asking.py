@@ -12,7 +12,7 @@ from controller.cli.orders import Wish
 from controller.cli.peek import View, look
 from controller.cli.people import name_user
 from controller.cli.wording import describe_line, list_of, members_of
-from controller.core.launched import LaunchedRun
+from controller.core.declared.launched import LaunchedRun
 from controller.core.lines import REFUSAL, list_sources
 from controller.core.memory import Memory
 from controller.core.snapshot import CheckpointView, OwnerIntent

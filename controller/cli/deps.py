@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from controller.adapters.ledger_tail import LedgerTail
     from controller.adapters.pacing import Pacer
     from controller.adapters.system import SystemClock
-    from controller.core.drills import Drill
+    from controller.core.declared.drills import Drill
+    from controller.core.declared.launched import GivenFile, LaunchedRun
+    from controller.core.declared.spec import RunFile
     from controller.core.gate import Evidence
-    from controller.core.launched import GivenFile, LaunchedRun
     from controller.core.memory import Memory
     from controller.core.policy import Policy
     from controller.core.snapshot import OwnerIntent, Snapshot, StoreView
-    from controller.core.spec import RunFile
     from controller.ports import LedgerRecord
     from controller.runtime.loop import Ending
 
@@ -118,7 +118,7 @@ def accept_run_file(run: "LaunchedRun", given: "GivenFile") -> "LaunchedRun":
 def preview_plan(given: "GivenFile") -> "Plan":
     """Return the first plan as it would be, but for the digest of text not yet written."""
     from contract.config import SourceFiles
-    from controller.core.planning import make_genesis
+    from controller.core.declared.planning import make_genesis
 
     none = SourceFiles(
         train="-", heldout="-", train_tokens=1, heldout_tokens=1,
@@ -131,7 +131,7 @@ def preview_plan(given: "GivenFile") -> "Plan":
 def suppose_run(given: "GivenFile") -> "RunFile":
     """Return the run file with all that a rehearsal supposes; raises SpecError, writes nothing."""
     from controller.adapters import rundir
-    from controller.core.supposition import suppose
+    from controller.core.declared.supposition import suppose
 
     advice = f"Edit {given.path}, then: ctl simulate {given.path}"
     return suppose(given.run_file, rundir.count_tokens(given), advice)
@@ -262,8 +262,8 @@ class _Desk:
         from controller.adapters.rundir import command_of
         from controller.adapters.scrape import ScrapedTelemetry
         from controller.adapters.steplog import StepLogs
-        from controller.core.figures import RECENT_STEPS
-        from controller.core.planning import make_config
+        from controller.core.declared.planning import make_config
+        from controller.core.telling.figures import RECENT_STEPS
         from controller.runtime.observe import Ports
         from controller.runtime.reconcile import Reconciler
 
@@ -294,7 +294,7 @@ class _Desk:
 
     def open_books(self, epoch: Mapping[str, object]) -> None:
         """Write who begins, the run itself at first, and what its owner changed meanwhile."""
-        from controller.core.planning import make_genesis
+        from controller.core.declared.planning import make_genesis
 
         run, uid = self._run, self._run.identity.run_uid
         policy = policy_of(run)
@@ -338,8 +338,8 @@ class _Desk:
         self._ledger.append(kind, body, self._clock.now())
 
     def _build_status(self, memory: "Memory", snapshot: "Snapshot") -> Mapping[str, object]:
-        from controller.core.figures import measure
-        from controller.core.status import build_status
+        from controller.core.telling.figures import measure
+        from controller.core.telling.status import build_status
 
         self._peak = self._read_peak() or self._peak
         attempt = memory.attempt.number if memory.attempt else 0
@@ -354,7 +354,10 @@ class _Desk:
 
 
 def core_version() -> str:
-    """Return the identity of the code that decides: a hash of its sources."""
+    """Return the identity of the code that decides: a hash of its sources.
+
+    Rooms below the core decide nothing: how a run file is read, what people are told.
+    """
     import contract
     import controller.core
 
@@ -462,7 +465,7 @@ def remove_summary(directory: Path) -> None:
 
 def policy_of(run: "LaunchedRun") -> "Policy":
     """Return the numbers that the run's decisions rest on, as its run file stands now."""
-    from controller.core.planning import make_policy
+    from controller.core.declared.planning import make_policy
 
     created_ms = round(run.identity.created_wall_s * 1_000)
     return make_policy(run.run_file, run.identity.run_uid, run.facts.sources, created_ms)

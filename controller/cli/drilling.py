@@ -8,10 +8,10 @@ from controller.cli import deps, output
 from controller.cli.codes import Code
 from controller.cli.orders import DrillOrder
 from controller.cli.peek import list_live_ranks, look
-from controller.core.drills import KINDS, Drill, check_drill, parse_drills
-from controller.core.fields import DECIMAL
-from controller.core.launched import LaunchedRun
-from controller.core.problems import Problem, SpecError
+from controller.core.declared.drills import KINDS, Drill, check_drill, parse_drills
+from controller.core.declared.fields import DECIMAL
+from controller.core.declared.launched import LaunchedRun
+from controller.core.declared.problems import Problem, SpecError
 from controller.ports import Refused
 
 POLL_S = 0.2

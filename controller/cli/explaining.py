@@ -12,10 +12,10 @@ from controller.cli.entries import describe_damage, describe_unreadable
 from controller.cli.output import align
 from controller.cli.selecting import read_number
 from controller.cli.wording import show_instant
-from controller.core.differences import compare_decisions
-from controller.core.explain import Act, Explanation, Pointer, RuleTurn, explain
-from controller.core.inputs import Input
-from controller.core.problems import Problem, SpecError, show_value
+from controller.core.declared.problems import Problem, SpecError, show_value
+from controller.core.telling.differences import compare_decisions
+from controller.core.telling.explain import Act, Explanation, Pointer, RuleTurn, explain
+from controller.core.telling.inputs import Input
 from controller.ports import Damaged
 
 LAST = "last"

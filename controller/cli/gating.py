@@ -6,9 +6,9 @@ from controller.cli import deps, output
 from controller.cli.codes import Code
 from controller.cli.orders import GateOrder
 from controller.cli.peek import list_live_ranks
+from controller.core.declared.launched import GivenFile
+from controller.core.declared.problems import Problem, SpecError
 from controller.core.gate import MIN_STEPS, PEAK_LABELS, GateReport, describe_json, judge
-from controller.core.launched import GivenFile
-from controller.core.problems import Problem, SpecError
 
 FORMS = ("table", "json")
 GIB = 1024**3

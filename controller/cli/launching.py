@@ -15,13 +15,13 @@ from controller.cli.peek import View, look
 from controller.cli.people import name_user
 from controller.cli.wording import list_of, show_instant, show_span
 from controller.core.chance import count_of
-from controller.core.changes import Change, compare_run_files
-from controller.core.drills import parse_drills
-from controller.core.launched import GivenFile, LaunchedRun
-from controller.core.planning import make_terms
-from controller.core.problems import Problem, SpecError
+from controller.core.declared.changes import Change, compare_run_files
+from controller.core.declared.drills import parse_drills
+from controller.core.declared.launched import GivenFile, LaunchedRun
+from controller.core.declared.planning import make_terms
+from controller.core.declared.problems import Problem, SpecError
+from controller.core.declared.spec_rules import warmup_steps
 from controller.core.snapshot import OwnerIntent
-from controller.core.spec_rules import warmup_steps
 from controller.core.terms import Terms
 from controller.ports import Unavailable
 

@@ -11,7 +11,7 @@ from controller.cli.orders import LogOrder
 from controller.cli.peek import look
 from controller.cli.selecting import read_selection
 from controller.core.chance import count_of
-from controller.core.problems import Problem, SpecError
+from controller.core.declared.problems import Problem, SpecError
 from controller.ports import LedgerRecord
 
 

@@ -13,10 +13,10 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import cast
 
-from controller.core.spec import RunFile
+from controller.core.declared.spec import RunFile
 from controller.ports import Unavailable
-from controller.simulate.rehearsal import rehearse
-from controller.simulate.tale import Rehearsal
+from controller.simulate.rehearsal.journey import rehearse
+from controller.simulate.rehearsal.tale import Rehearsal
 
 MOST_PROCESSES = 2
 

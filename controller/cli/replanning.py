@@ -26,14 +26,16 @@ from controller.cli.wording import (
     show_count,
     show_span,
 )
-from controller.core.launched import LaunchedRun
+from controller.core.declared.launched import LaunchedRun
+from controller.core.declared.plan_files import find_alternative, read_execution, read_mixture
+from controller.core.declared.problems import Problem, SpecError
 from controller.core.memory import Memory
 from controller.core.pace import PaceView
-from controller.core.plan_files import find_alternative, read_execution, read_mixture
-from controller.core.problems import Problem, SpecError
 from controller.core.proofs import floor_steps
 from controller.core.proposal import ID_CHARS, Change
-from controller.core.prospect import (
+from controller.core.readings import Instant
+from controller.core.snapshot import OwnerIntent
+from controller.core.telling.prospect import (
     Difference,
     Prospect,
     WhatIf,
@@ -42,9 +44,7 @@ from controller.core.prospect import (
     is_behind,
     look_around,
 )
-from controller.core.readings import Instant
-from controller.core.snapshot import OwnerIntent
-from controller.core.status_plan import describe_forecast, describe_open
+from controller.core.telling.status_plan import describe_forecast, describe_open
 from controller.ports import Unavailable
 
 FORMS = ("table", "json")

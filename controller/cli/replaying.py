@@ -11,10 +11,10 @@ from controller.cli.entries import describe_damage, describe_unreadable
 from controller.cli.selecting import Selection
 from controller.cli.wording import show_instant
 from controller.core.chance import count_of
-from controller.core.differences import compare_decisions
 from controller.core.fold import fold
 from controller.core.memory import Memory
-from controller.core.replay import Replayed, replay_one
+from controller.core.telling.differences import compare_decisions
+from controller.core.telling.replay import Replayed, replay_one
 from controller.ports import Damaged, LedgerRecord
 
 MAX_SHOWN = 20

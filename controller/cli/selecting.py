@@ -11,8 +11,8 @@ from pydantic_core import PydanticCustomError
 from controller.cli.orders import LogOrder
 from controller.core.actions import Action
 from controller.core.decide import BOTH, GANG, NOTES, PLAN
-from controller.core.fields import parse_duration
-from controller.core.problems import Problem, SpecError, show_value, suggest_name
+from controller.core.declared.fields import parse_duration
+from controller.core.declared.problems import Problem, SpecError, show_value, suggest_name
 from controller.ports import LedgerRecord
 
 KINDS = ("run", "policy", "epoch", "decision", "outcome")

@@ -29,14 +29,14 @@ from controller.cli.tallying import (
 )
 from controller.cli.wording import show_instant, show_span
 from controller.core.chance import count_of
-from controller.core.fields import parse_duration
+from controller.core.declared.fields import parse_duration
+from controller.core.declared.planning import wall_ms_of
+from controller.core.declared.problems import Problem, SpecError
+from controller.core.declared.simulation import DAY_MS
+from controller.core.declared.spec import RunFile
+from controller.core.declared.supposition import plan_ms
 from controller.core.forecast import PERMILLE
-from controller.core.planning import wall_ms_of
-from controller.core.problems import Problem, SpecError
-from controller.core.simulation import DAY_MS
-from controller.core.spec import RunFile
-from controller.core.supposition import plan_ms
-from controller.simulate.tale import Rehearsal
+from controller.simulate.rehearsal.tale import Rehearsal
 
 FORMS = ("table", "json")
 PICTURES = (".svg", ".html")

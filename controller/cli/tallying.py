@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from controller.core.declared.spec import RunFile
 from controller.core.forecast import PERMILLE
-from controller.core.spec import RunFile
-from controller.simulate.tale import IncidentTold, Rehearsal, SparesTold
+from controller.simulate.rehearsal.tale import IncidentTold, Rehearsal, SparesTold
 
 FORMAT = 1
 QUANTILES = {"p10": 10, "p50": 50, "p90": 90}

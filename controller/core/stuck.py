@@ -45,9 +45,11 @@ def end_stuck(snapshot: Snapshot, memory: Memory) -> Answer | None:
 def log_still_ms(snapshot: Snapshot, attempt: AttemptMemory) -> int | Unknown:
     """Return for how long the attempt's step log has not grown; without one, since the launch."""
     progress: ProgressView | None = known(snapshot.progress)
-    if progress is not None and progress.attempt == attempt.number:
-        return progress.grown_age_ms
-    return elapsed_ms(attempt.launched_at, snapshot.now)
+    if progress is None:
+        return elapsed_ms(attempt.launched_at, snapshot.now)
+    if progress.attempt != attempt.number:
+        return Unknown(unknown="an old answer: the step log of another attempt")
+    return progress.grown_age_ms
 
 
 def find_suspects(snapshot: Snapshot, memory: Memory, gang: GangView, still_ms: int) -> list[int]:

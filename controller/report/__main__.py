@@ -15,13 +15,13 @@ from controller.adapters import finish, rundir
 from controller.adapters.files import read_or_none, write_atomically
 from controller.adapters.ledger_format import Scan, check_anchors
 from controller.adapters.records import read_evals, read_histories
-from controller.core.account import make_account
-from controller.core.chronicle import read_chronicle
+from controller.core.declared.launched import LaunchedRun
 from controller.core.fold import fold
-from controller.core.launched import LaunchedRun
 from controller.core.memory import Memory
 from controller.core.readings import Instant
-from controller.core.summary import Evidence
+from controller.core.telling.account import make_account
+from controller.core.telling.chronicle import read_chronicle
+from controller.core.telling.summary import Evidence
 from controller.ports import PortError, Refused, Unavailable
 from controller.report.dossier import Declared, Dossier
 from controller.report.numbers import make_facts

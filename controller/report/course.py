@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from contract.exits import describe_exit
-from controller.core.history import AttemptHistory
 from controller.core.memory import Incident, Memory
+from controller.core.telling.history import AttemptHistory
 from controller.report.blocks import (
     Block,
     Cell,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from controller.core.summary import Evidence
+from controller.core.telling.summary import Evidence
 from controller.report.trail import Trail
 
 

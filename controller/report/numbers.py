@@ -5,9 +5,9 @@ from dataclasses import asdict
 from typing import cast
 
 from contract.plan import Plan
-from controller.core.chronicle import Story
-from controller.core.outcome import show_instant
-from controller.core.summary import make_summary
+from controller.core.telling.chronicle import Story
+from controller.core.telling.outcome import show_instant
+from controller.core.telling.summary import make_summary
 from controller.report.dossier import Dossier
 from controller.report.goodput import account_time, account_tokens
 from controller.report.scene import origin_s

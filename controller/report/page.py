@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from controller.core.outcome import find_last_step_ms
-from controller.core.summary import make_summary
+from controller.core.telling.outcome import find_last_step_ms
+from controller.core.telling.summary import make_summary
 from controller.report.blocks import (
     Block,
     Document,

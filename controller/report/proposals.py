@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from controller.core.chronicle import Deadline, Story
 from controller.core.forecast import Forecast, Lag
 from controller.core.proposal import Facts, Proof, Revision
+from controller.core.telling.chronicle import Deadline, Story
 from controller.report.blocks import (
     Block,
     Cell,

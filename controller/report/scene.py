@@ -8,11 +8,11 @@ from typing import Literal, TypeVar
 
 from contract.plan import Plan
 from contract.wire import StepRecord
-from controller.core.chronicle import Deadline, Evaluation
 from controller.core.memory import Memory
-from controller.core.outcome import find_counterfactual_ms, find_last_step_ms
 from controller.core.proposal import Revision
-from controller.core.summary import Evidence
+from controller.core.telling.chronicle import Deadline, Evaluation
+from controller.core.telling.outcome import find_counterfactual_ms, find_last_step_ms
+from controller.core.telling.summary import Evidence
 
 MAX_POINTS = 400
 """Of one curve: more than a screen has, few enough that the page stays small."""

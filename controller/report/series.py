@@ -8,7 +8,7 @@ from statistics import median
 
 from contract.plan import Plan
 from contract.wire import StepRecord
-from controller.core.summary import Evidence
+from controller.core.telling.summary import Evidence
 
 MAX_BUCKETS = 300
 PERCENT = 100

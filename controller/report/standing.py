@@ -2,7 +2,7 @@
 
 from controller.core.forecast import Forecast
 from controller.core.memory import Memory
-from controller.core.outcome import find_last_step_ms
+from controller.core.telling.outcome import find_last_step_ms
 from controller.report.dossier import Dossier
 from controller.report.scene import known_until_s
 from controller.report.wording import (

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from contract.wire import Phase
-from controller.core.history import AttemptHistory
-from controller.core.summary import Evidence, cost_of
+from controller.core.telling.history import AttemptHistory
+from controller.core.telling.summary import Evidence, cost_of
 from controller.report.scene import known_until_s, origin_s
 
 NUM_BINS = 160

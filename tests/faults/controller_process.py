@@ -30,7 +30,7 @@ from controller.adapters.scrape import ScrapedTelemetry
 from controller.adapters.steplog import StepLogs
 from controller.adapters.system import Processes, SystemClock
 from controller.core.readings import Instant
-from controller.core.status import build_status
+from controller.core.telling.status import build_status
 from controller.runtime.lease import Lease, LeaseHeld, acquire_lease
 from controller.runtime.loop import StopRequest, run_controller
 from controller.runtime.observe import Cadence, Ports

@@ -18,9 +18,9 @@ from controller.adapters.files import numbered
 from controller.adapters.intents import drop_intent
 from controller.adapters.ledger import create_ledger, read_ledger, verify_ledger
 from controller.adapters.system import Processes, is_locked
+from controller.core.declared.planning import LOCAL_SKEW_MS
 from controller.core.fold import fold
 from controller.core.memory import Memory
-from controller.core.planning import LOCAL_SKEW_MS
 from controller.core.policy import Budget, Policy
 from controller.core.snapshot import OwnerIntent
 from controller.core.terms import Terms

@@ -13,7 +13,7 @@ from controller.adapters import rundir
 from controller.adapters.ledger import SegmentedLedger
 from controller.cli import deps
 from controller.cli import main as ctl
-from controller.core.planning import make_genesis
+from controller.core.declared.planning import make_genesis
 from controller.core.readings import Instant
 from tests.run_files import write_good
 

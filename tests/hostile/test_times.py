@@ -10,9 +10,9 @@ from controller.cli.codes import Code
 from controller.cli.looking import to_data
 from controller.cli.peek import look
 from controller.cli.wording import clock, describe, show_instant, show_span
-from controller.core.account import make_account
-from controller.core.planning import wall_ms_of
+from controller.core.declared.planning import wall_ms_of
 from controller.core.readings import Instant, Unknown, elapsed_ms
+from controller.core.telling.account import make_account
 
 HOUR_MS = 3_600_000
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 import time
 
-from controller.simulate.campaign import DAY_MS, campaign, live_quietly
-from controller.simulate.chaos import list_names
+from controller.simulate.chaos.campaign import DAY_MS, campaign, live_quietly
+from controller.simulate.chaos.programme import list_names
 from tests.sim.sharing import run_chaos
 
 QUIET_DAYS = 30

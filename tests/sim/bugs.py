@@ -13,7 +13,7 @@ from controller.core.rules import Answer, Rule, alive_ranks, live_attempt, own_g
 from controller.core.snapshot import GangView, RankTelemetry, Snapshot
 from controller.ports import LedgerRecord
 from controller.runtime.observe import Ports
-from controller.simulate.reads import Wire
+from controller.simulate.chaos.reads import Wire
 from controller.simulate.tap import Tap
 
 

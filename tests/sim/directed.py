@@ -2,10 +2,10 @@
 
 from controller.core.decide import GANG, PLAN
 from controller.simulate.agenda import FIRST_WALL_MS
-from controller.simulate.campaign import ALL_FAULTS, live, new_random
-from controller.simulate.faults import AIMS, Weather
-from controller.simulate.life import Life
-from controller.simulate.plan_faults import PLAN_AIMS
+from controller.simulate.chaos.campaign import ALL_FAULTS, live, new_random
+from controller.simulate.chaos.faults import AIMS, Weather
+from controller.simulate.chaos.life import Life
+from controller.simulate.chaos.plan_faults import PLAN_AIMS
 from controller.simulate.scenario import mixed_plan, sim_plan, sim_policy, sim_terms
 from controller.simulate.world import World
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from controller.simulate.pairs import live_blow, read_blow
+from controller.simulate.chaos.pairs import live_blow, read_blow
 from tests.sim import bugs, page, plan_bugs
 from tests.sim.directed import (
     DEAF,

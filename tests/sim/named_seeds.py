@@ -46,4 +46,16 @@ NAMED_SEEDS = (
             "",
         ),
     ),
+    NamedSeed(
+        "stuck-by-an-old-log",
+        "The step log of the attempt before was answered again: it counted as the second signal"
+        " that this attempt stands still.",
+        "0/hang_unwatched/step/stale_progress",
+        "is called stuck on one signal",
+        Edit(
+            "controller.core.stuck:log_still_ms",
+            'return Unknown(unknown="an old answer: the step log of another attempt")',
+            "return elapsed_ms(attempt.launched_at, snapshot.now)",
+        ),
+    ),
 )

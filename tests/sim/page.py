@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from controller.simulate.campaign import ALL_FAULTS
-from controller.simulate.chaos import list_impossible
-from controller.simulate.pairs import PHASES, list_singles
+from controller.simulate.chaos.campaign import ALL_FAULTS
+from controller.simulate.chaos.pairs import PHASES, list_singles
+from controller.simulate.chaos.programme import list_impossible
 from tests.sim.mutation import Mutant
 from tests.sim.named_seeds import NAMED_SEEDS
 from tests.sim.rows import ROWS

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from controller.simulate.reads import READ_PORTS
+from controller.simulate.chaos.reads import READ_PORTS
 
 
 @dataclass(frozen=True)

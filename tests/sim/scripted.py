@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from controller.core.terms import Terms
 from controller.simulate.agenda import FIRST_WALL_MS
-from controller.simulate.campaign import new_random
+from controller.simulate.chaos.campaign import new_random
+from controller.simulate.chaos.life import Life
 from controller.simulate.habitat import Pace
-from controller.simulate.life import Life
 from controller.simulate.scenario import mixed_plan, sim_plan, sim_policy, sim_terms
 from controller.simulate.world import World
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from multiprocessing import get_context
 
-from controller.simulate.chaos import Campaign, live_named
+from controller.simulate.chaos.programme import Campaign, live_named
 
 CHUNK = 4
 TELL_EVERY_S = 2.0

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 from contract.config import SourceFiles
 from controller.core.actions import Action
+from controller.core.declared.planning import make_genesis, make_policy
+from controller.core.declared.run_file import parse_run_file
 from controller.core.memory import Memory
-from controller.core.planning import make_genesis, make_policy
 from controller.core.recording import read_actions
-from controller.core.run_file import parse_run_file
 from controller.simulate.agenda import FIRST_WALL_MS
-from controller.simulate.campaign import new_random
+from controller.simulate.chaos.campaign import new_random
+from controller.simulate.chaos.life import Life
 from controller.simulate.habitat import Pace
-from controller.simulate.life import Life
 from controller.simulate.world import World
 
 DAY_MS = 86_400_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.simulate.campaign import campaign, live, live_quietly
+from controller.simulate.chaos.campaign import campaign, live, live_quietly
 
 SEEDS = 200
 CHUNK = 25

@@ -5,10 +5,9 @@ from random import Random
 
 import pytest
 
-from controller.simulate.campaign import ALL_FAULTS, Outcome
-from controller.simulate.chaos import Campaign, list_impossible, list_names, live_named
-from controller.simulate.faults import CHECKPOINT, COMMIT, NOTHING, Fault
-from controller.simulate.pairs import (
+from controller.simulate.chaos.campaign import ALL_FAULTS, Outcome
+from controller.simulate.chaos.faults import CHECKPOINT, COMMIT, NOTHING, Fault
+from controller.simulate.chaos.pairs import (
     EARLY,
     LOOK_MS,
     PHASES,
@@ -19,6 +18,7 @@ from controller.simulate.pairs import (
     read_blow,
     set_scene,
 )
+from controller.simulate.chaos.programme import Campaign, list_impossible, list_names, live_named
 from tests.sim.rows import ROWS
 
 SLICE_SEED, SLICE, CHUNK = 5, 48, 6
@@ -131,7 +131,7 @@ def test_controller_that_fails_is_a_violation(monkeypatch):
     def fail(_):
         raise AssertionError("broken")
 
-    monkeypatch.setattr("controller.simulate.chaos.live_blow", fail)
+    monkeypatch.setattr("controller.simulate.chaos.programme.live_blow", fail)
     assert live_named("0/hang/step").violations == ("AssertionError in fail: broken",)
 
 

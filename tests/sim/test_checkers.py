@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from controller.core.decide import GANG
 from controller.simulate.book import Book, BookLedger
-from controller.simulate.campaign import live, new_random
-from controller.simulate.life import Life
+from controller.simulate.chaos.campaign import live, new_random
+from controller.simulate.chaos.life import Life
 from controller.simulate.scenario import sim_plan, sim_policy
 from controller.simulate.world import World
 from tests.sim import bugs

@@ -5,8 +5,8 @@ from contract.wire import ControlDocument, LedgerHead
 from controller.core.proposal import Change, WantedStage
 from controller.core.revise import revise
 from controller.core.snapshot import GangView
-from controller.simulate.campaign import new_random
-from controller.simulate.life import Life
+from controller.simulate.chaos.campaign import new_random
+from controller.simulate.chaos.life import Life
 from controller.simulate.scenario import mixed_plan, sim_policy
 from controller.simulate.world import World
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller.simulate.chaos import live_named
+from controller.simulate.chaos.programme import live_named
 from tests.sim.mutants import MUTANTS
 from tests.sim.named_seeds import NAMED_SEEDS
 from tests.sim.page import PAGE, fill

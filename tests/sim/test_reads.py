@@ -3,10 +3,10 @@
 import pytest
 
 from controller.ports import Unavailable
-from controller.simulate.campaign import ALL_FAULTS, new_random
-from controller.simulate.faults import Weather
-from controller.simulate.life import Life
-from controller.simulate.reads import READS, Link, Reads, connect
+from controller.simulate.chaos.campaign import ALL_FAULTS, new_random
+from controller.simulate.chaos.faults import Weather
+from controller.simulate.chaos.life import Life
+from controller.simulate.chaos.reads import READS, Link, Reads, connect
 from controller.simulate.scenario import sim_plan, sim_policy
 from controller.simulate.world import World
 

@@ -6,8 +6,8 @@ from contract.wire import Phase, Restore
 from controller.ports import EpochLost, Unavailable
 from controller.simulate.agenda import Agenda
 from controller.simulate.book import Book
-from controller.simulate.campaign import new_random
-from controller.simulate.life import Life
+from controller.simulate.chaos.campaign import new_random
+from controller.simulate.chaos.life import Life
 from controller.simulate.scenario import sim_plan, sim_policy
 from controller.simulate.shelf import KEEP, Shelf, SimCheckpoint
 from controller.simulate.world import World

@@ -6,9 +6,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from controller.cli.codes import Code
-from controller.core import fields, fold
+from controller.core import fold
 from controller.core.decide import GANG, PLAN
-from controller.core.spec_rules import check_contingency
+from controller.core.declared import fields
+from controller.core.declared.spec_rules import check_contingency
 from tools.docstrings import read_docstrings
 from tools.environment_reference import find_variables, render_environment
 from tools.ledger_reference import RECORD_KINDS, list_verbs, render_ledger

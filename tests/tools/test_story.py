@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.core.drills import DRILLS, check_drill
+from controller.core.declared.drills import DRILLS, check_drill
+from controller.core.declared.run_file import parse_run_file
 from controller.core.forecast import Work, forecast, make_hazard
 from controller.core.pace import PaceView
-from controller.core.run_file import parse_run_file
 from tools import story as tale
 from tools.demo import SAMPLE, write_files
 from tools.story import FAILED, RUINED, STORY_HELD, judge, list_drills, plan_story

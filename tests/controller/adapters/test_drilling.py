@@ -10,7 +10,7 @@ from contract import wire
 from controller.adapters import drilling
 from controller.adapters.rundir import DRILLS_FILE
 from controller.adapters.system import Processes
-from controller.core.drills import Drill
+from controller.core.declared.drills import Drill
 from controller.ports import Refused
 from tests.forked import make_forked_run
 from tests.histories import step_record

@@ -11,7 +11,7 @@ import pytest
 
 from contract import wire
 from controller.adapters import gate, rundir
-from controller.core.spec import Faults
+from controller.core.declared.spec import Faults
 from controller.ports import Unavailable
 from tests.run_files import spoil, write_good
 from tests.waiting import wait_for

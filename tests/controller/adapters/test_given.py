@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controller.adapters.given import MAX_BYTES, read_given_text
-from controller.core.problems import SpecError
+from controller.core.declared.problems import SpecError
 
 
 def a_pipe(path):

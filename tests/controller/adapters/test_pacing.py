@@ -16,7 +16,7 @@ from controller.adapters import drilling, pacing
 from controller.adapters.rundir import DRILLS_FILE
 from controller.adapters.scrape import TIMEOUT_S
 from controller.adapters.system import Processes
-from controller.core.drills import Drill
+from controller.core.declared.drills import Drill
 from controller.core.governor import MAX_STOP_S
 from controller.ports import Refused, Unavailable
 from tests.waiting import wait_for

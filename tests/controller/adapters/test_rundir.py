@@ -4,7 +4,7 @@ import pytest
 
 from contract import wire
 from controller.adapters import corpus, rundir
-from controller.core.problems import SpecError
+from controller.core.declared.problems import SpecError
 from controller.ports import Damaged, Refused
 from tests.run_files import GOOD, spoil, write_good
 

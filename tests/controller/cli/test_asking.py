@@ -7,7 +7,7 @@ import pytest
 from controller.cli import asking, deps
 from controller.cli.orders import Wish
 from controller.core.lines import REFUSAL
-from controller.core.status import build_status
+from controller.core.telling.status import build_status
 from controller.ports import Refused
 from tests.builders import a_run, an_instant
 from tests.forked import make_forked_run, save

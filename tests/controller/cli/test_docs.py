@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from controller.cli import deps
-from controller.core.drills import parse_drills
-from controller.core.fields import Section
-from controller.core.run_file import parse_run_file
-from controller.core.spec import RunFile
+from controller.core.declared.drills import parse_drills
+from controller.core.declared.fields import Section
+from controller.core.declared.run_file import parse_run_file
+from controller.core.declared.spec import RunFile
 from tools.cli_reference import render_commands
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,8 @@ import pytest
 from contract import wire
 from controller.cli import deps, replaying, verbs
 from controller.cli.codes import Code
-from controller.core import decide, replay
+from controller.core import decide
+from controller.core.telling import replay
 from tests.builders import a_run
 from tests.recorded import make_run, write_records
 

@@ -12,11 +12,11 @@ from controller.cli import deps
 from controller.cli.codes import Code
 from controller.core import budget, proposing
 from controller.core.decide import BOTH, GANG, NOTES, PLAN
-from controller.core.differences import compare_decisions
-from controller.core.explain import hear
 from controller.core.fold import fold
 from controller.core.recording import read_snapshot
-from controller.core.replay import replay
+from controller.core.telling.differences import compare_decisions
+from controller.core.telling.explain import hear
+from controller.core.telling.replay import replay
 from tests.recorded import make_run
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "demo-ledger"

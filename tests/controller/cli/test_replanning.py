@@ -18,7 +18,7 @@ from controller.cli.proposals import describe_differences, describe_report
 from controller.cli.shape import is_status
 from controller.cli.wording import chance_of, describe, describe_line, show_span
 from controller.core.proposal import Change
-from controller.core.status import build_status
+from controller.core.telling.status import build_status
 from tests.plan_runs import SLOW_STEP_S, a_dated_run, a_late_run
 
 

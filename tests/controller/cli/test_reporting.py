@@ -9,7 +9,7 @@ from contract import wire
 from controller.adapters import rundir
 from controller.adapters.ledger import SegmentedLedger
 from controller.cli.codes import Code
-from controller.core.planning import make_genesis, make_policy
+from controller.core.declared.planning import make_genesis, make_policy
 from controller.core.readings import Instant
 from tests.histories import step_record
 

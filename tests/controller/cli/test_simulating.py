@@ -18,8 +18,8 @@ from controller.cli.tallying import (
     sum_spares,
     tally,
 )
-from controller.core.run_file import parse_run_file
-from controller.core.supposition import suppose
+from controller.core.declared.run_file import parse_run_file
+from controller.core.declared.supposition import suppose
 from controller.ports import Unavailable
 from controller.report.rehearsals import Found, main, write_html, write_svg
 from tests.rehearsals import DAY_MS, a_proposal, a_rehearsal, an_incident

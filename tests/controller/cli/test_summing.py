@@ -1,7 +1,7 @@
 """A summary in words: what became of horizon and deadline is told where there was one."""
 
 from controller.cli.summing import describe_summary
-from controller.core.summary import make_summary
+from controller.core.telling.summary import make_summary
 from tests.chronicles import SHORTER, Scroll, a_shortened_run, told, until_proposed
 
 

@@ -10,8 +10,8 @@ from controller.cli.codes import Code
 from controller.cli.peek import Controller, View, look
 from controller.cli.watching import conclude, list_news
 from controller.cli.wording import describe
-from controller.core.status import build_status
-from controller.core.summary import make_summary
+from controller.core.telling.status import build_status
+from controller.core.telling.summary import make_summary
 from tests.chronicles import a_shortened_run, told
 from tests.plan_runs import a_dated_run, a_late_run
 

@@ -225,6 +225,11 @@ def test_unreadable_step_log_ends_nothing():
     assert stuck().blind("progress").decide().rule == "watch"
 
 
+def test_step_log_of_the_attempt_before_is_no_second_signal():
+    run = stuck().with_progress(5, grown_age_ms=LONG_MS, attempt=0)
+    assert run.decide().rule == "watch"
+
+
 def test_silent_rank_is_not_stuck_unless_it_is_stopped():
     run = stuck(progress_age_ms=0).with_telemetry(0, 1, 3, progress_age_ms=0)
     assert run.decide().rule == "watch"

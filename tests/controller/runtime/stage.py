@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from controller.core.memory import Memory
 from controller.runtime.observe import Observer, Ports
 from controller.runtime.reconcile import Reconciler
-from controller.simulate.campaign import new_random
-from controller.simulate.life import build_status
+from controller.simulate.chaos.campaign import new_random
+from controller.simulate.chaos.life import build_status
 from controller.simulate.scenario import sim_plan, sim_policy
 from controller.simulate.world import World
 

@@ -6,7 +6,7 @@ from controller.core.readings import Unknown
 from controller.core.snapshot import RankTelemetry
 from controller.ports import EpochLost
 from controller.runtime.observe import Cadence, Observer
-from controller.simulate.faults import READ_PORTS
+from controller.simulate.chaos.faults import READ_PORTS
 from controller.simulate.tap import Killer, tap
 from tests.controller.runtime.stage import a_stage
 

@@ -6,7 +6,7 @@ import pytest
 
 from controller.ports import EpochLost, Unavailable
 from controller.runtime.reconcile import UNWANTED, Reconciler
-from controller.simulate.life import build_status
+from controller.simulate.chaos.life import build_status
 from controller.simulate.tap import Killer, tap
 from tests.controller.runtime.stage import a_stage
 

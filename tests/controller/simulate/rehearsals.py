@@ -3,11 +3,11 @@
 import json
 from dataclasses import dataclass
 
-from controller.core.run_file import parse_run_file
-from controller.core.spec import RunFile
-from controller.core.supposition import suppose
-from controller.simulate.rehearsal import rehearse
-from controller.simulate.tale import Rehearsal
+from controller.core.declared.run_file import parse_run_file
+from controller.core.declared.spec import RunFile
+from controller.core.declared.supposition import suppose
+from controller.simulate.rehearsal.journey import rehearse
+from controller.simulate.rehearsal.tale import Rehearsal
 
 DAY_MS = 86_400_000
 STEPS = 8_640

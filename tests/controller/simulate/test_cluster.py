@@ -1,8 +1,8 @@
 """Seats of racks and trays: who trains where, what is free, what is out for repair."""
 
-from controller.core.spec import Fleet
+from controller.core.declared.spec import Fleet
 from controller.simulate.agenda import Agenda
-from controller.simulate.cluster import make_cluster
+from controller.simulate.rehearsal.cluster import make_cluster
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

@@ -4,11 +4,11 @@ from itertools import pairwise
 
 import pytest
 
-from controller.core.simulation import Simulation
+from controller.core.declared.simulation import Simulation
 from controller.simulate.agenda import Agenda
-from controller.simulate.course import open_stream, plot_course
-from controller.simulate.hazards import make_hazards
-from controller.simulate.spending import Spending
+from controller.simulate.rehearsal.course import open_stream, plot_course
+from controller.simulate.rehearsal.hazards import make_hazards
+from controller.simulate.rehearsal.spending import Spending
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 KINDS = {

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from controller.core.replay import replay
+from controller.core.telling.replay import replay
 from controller.ports import LedgerRecord
 from controller.simulate.book import CORE, ROOT_HASH, hash_record
 from tests.controller.simulate.rehearsals import ALL_KINDS, LATE, STEPS, play
