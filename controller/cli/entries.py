@@ -15,13 +15,20 @@ from controller.cli.wording import (
     show_count,
     show_instant,
 )
-from controller.ports import LedgerRecord
+from controller.core.declared.problems import shorten
+from controller.ports import Damaged, LedgerRecord
+
+FOREIGN = (KeyError, IndexError, TypeError, AttributeError)
+"""What comes of a body that no release ever wrote, such as one that was made by hand."""
 
 
 def show_record(record: LedgerRecord, form: str) -> str:
     """Return the record in words, or as one line of JSON."""
     if form == "text":
-        return describe_record(record)
+        try:
+            return describe_record(record)
+        except FOREIGN as error:
+            raise Damaged(describe_unreadable(f"record {record.seq}", error)) from error
     return json.dumps(record.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
 
 
@@ -45,10 +52,22 @@ def describe_unreadable(where: str, error: Exception) -> str:
 def describe_record(record: LedgerRecord) -> str:
     """Return one record in a line."""
     when = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(record.at.wall_ms / 1000))
-    return f"{record.seq:>5}  {when}  {record.kind:<8}  {_describe_body(record)}"
+    # Words of ranks and people are quoted in it: none of them may begin a line of its own.
+    first, *details = (shorten(text, len(text)) for text in _describe_body(record))
+    return f"\n{INDENT}".join([f"{record.seq:>5}  {when}  {record.kind:<8}  {first}", *details])
 
 
-def _describe_body(record: LedgerRecord) -> str:
+def _describe_body(record: LedgerRecord) -> list[str]:
+    """Return what the record says, and what is to be said beside it."""
+    if record.kind != "decision":
+        return [_describe_other(record)]
+    actions = cast("list[dict[str, object]]", record.body["actions"])
+    verbs = ", ".join(str(action["verb"]) for action in actions)
+    details = [text for action in actions if (text := describe_action(action))]
+    return [f"{record.body['rule']}: {record.body['reason']} [{verbs}]", *details]
+
+
+def _describe_other(record: LedgerRecord) -> str:
     body = record.body
     match record.kind:
         case "run":
@@ -60,11 +79,6 @@ def _describe_body(record: LedgerRecord) -> str:
         case "epoch":
             how = "took over as" if body["takeover"] else "is"
             return f"controller {body['pid']} on {body['host']} {how} epoch {record.epoch}"
-        case "decision":
-            actions = cast("list[dict[str, object]]", body["actions"])
-            verbs = ", ".join(str(action["verb"]) for action in actions)
-            details = (f"\n{INDENT}{text}" for it in actions if (text := describe_action(it)))
-            return f"{body['rule']}: {body['reason']} [{verbs}]{''.join(details)}"
         case "outcome":
             verb = str(body["key"]).split("/")[2]
             return f"{verb}: {'done' if body['ok'] else body['error']}"

@@ -14,7 +14,10 @@ from typing import TextIO
 
 CLEAR = "\x1b[H\x1b[J"
 LAYOUT = "\t\n"
-CONTROLS = dict.fromkeys(code for code in (*range(32), *range(127, 160)) if chr(code) not in LAYOUT)
+DIRECTIONS = (0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Marks that let a terminal show letters in another order than they stand."""
+UNSHOWN = (*range(32), *range(127, 160), *DIRECTIONS)
+CONTROLS = dict.fromkeys(code for code in UNSHOWN if chr(code) not in LAYOUT)
 
 
 class Unwritable(Exception):

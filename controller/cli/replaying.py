@@ -7,7 +7,7 @@ from pathlib import Path
 
 from controller.cli import deps, output
 from controller.cli.codes import Code
-from controller.cli.entries import describe_damage, describe_unreadable
+from controller.cli.entries import FOREIGN, describe_damage, describe_unreadable
 from controller.cli.selecting import Selection
 from controller.cli.wording import show_instant
 from controller.core.chance import count_of
@@ -112,7 +112,7 @@ def _find_differences(
                 if found is not None:
                     yield found
             memory = fold(memory, record)
-        except (ValueError, KeyError) as error:
+        except (ValueError, *FOREIGN) as error:
             where = f"record {record.seq}, of core {record.core_version}"
             raise Damaged(describe_unreadable(where, error)) from error
         if time.monotonic() - told_at > PROGRESS_S:

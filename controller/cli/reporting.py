@@ -50,6 +50,9 @@ def _find_wrong(order: ReportOrder) -> str | None:
     if order.to is not None and order.to != STDOUT and not Path(order.to).parent.is_dir():
         parent = Path(order.to).parent
         return f'--to is "{order.to}"; there is no folder {parent}. Next: mkdir -p {parent}'
+    if order.to is not None and Path(order.to).exists() and not Path(order.to).is_file():
+        bound = "it must be a new file, or one to replace"
+        return f'--to is "{order.to}"; {bound}. Next: ctl report {order.name} -o md --to -'
     return None
 
 

@@ -8,19 +8,33 @@ A run is `[count, value]`, or `[count, first, step]` for whole numbers that grow
 `[count]` where the rows lack the member. Members of members are named `outer.inner`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice, pairwise, takewhile
-from typing import cast
+from typing import Annotated, cast
+
+from pydantic import Field
+
+from contract.plan import Frozen
 
 Row = dict[str, object]
 Run = list[object]
 
+
+MAX_ROWS = 1_000_000
+"""No fleet has more: a record that says so is not one of ours."""
 MIN_EVEN = 3
 """Any two numbers grow evenly; from three on it says something."""
 ABSENT = object()
 """Stands for a member that a row lacks."""
 NOTHING: Row = {}
 """Stands for inner members that a row lacks."""
+
+
+class Packed(Frozen):
+    """What packed rows look like in a record."""
+
+    rows: Annotated[int, Field(ge=0, le=MAX_ROWS)]
+    columns: dict[str, list[Annotated[Run, Field(min_length=1)]]]
 
 
 def pack_rows(rows: Sequence[Row]) -> dict[str, object]:
@@ -33,14 +47,25 @@ def unpack_rows(packed: object) -> list[Row]:
     """Return the rows that were packed; a list, as older ledgers hold it, is returned as it is."""
     if isinstance(packed, list):
         return cast("list[Row]", packed)
-    members = cast("Mapping[str, object]", packed)
-    rows: list[Row] = [{} for _ in range(cast("int", members["rows"]))]
-    for name, runs in cast("Mapping[str, list[Run]]", members["columns"]).items():
+    form = Packed.model_validate(packed)
+    rows: list[Row] = [{} for _ in range(form.rows)]
+    for name, runs in form.columns.items():
         *path, last = name.split(".")
+        _check_runs(name, runs, form.rows)
         for row, value in zip(rows, _unpack(runs), strict=True):
             if value is not ABSENT:
                 _find(row, path)[last] = value
     return rows
+
+
+def _check_runs(name: str, runs: Sequence[Run], num_rows: int) -> None:
+    """Raise ValueError unless the runs fill the rows: before anything is made that long."""
+    for count, *rest in runs:
+        is_even = len(rest) < len(("first", "step")) or {*map(type, rest)} == {int}
+        if type(count) is not int or count < 1 or len(rest) > len(("first", "step")) or not is_even:
+            raise ValueError(f"column {name} holds what is no run")
+    if sum(cast("int", run[0]) for run in runs) != num_rows:
+        raise ValueError(f"column {name} does not fill {num_rows} rows")
 
 
 def _cut_columns(rows: Sequence[Row], prefix: str) -> Iterator[tuple[str, list[object]]]:
@@ -58,7 +83,10 @@ def _cut_columns(rows: Sequence[Row], prefix: str) -> Iterator[tuple[str, list[o
 
 def _find(row: Row, path: Sequence[str]) -> Row:
     for name in path:
-        row = cast("Row", row.setdefault(name, {}))
+        inner = row.setdefault(name, {})
+        if not isinstance(inner, dict):
+            raise ValueError(f"column {name} holds values and members at once")
+        row = cast("Row", inner)
     return row
 
 
@@ -110,8 +138,6 @@ def _unpack(runs: Iterable[Run]) -> Iterator[object]:
                 yield from [ABSENT] * count
             case [value]:
                 yield from [value] * count
-            case [first, step]:
-                start, width = cast("int", first), cast("int", step)
+            case even:
+                start, width = cast("list[int]", even)
                 yield from (start + index * width for index in range(count))
-            case more:
-                raise ValueError(f"a run of {len(more) + 1} members")

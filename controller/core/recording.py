@@ -13,6 +13,7 @@ from controller.core.snapshot import Snapshot
 Members = dict[str, object]
 
 ACTIONS: TypeAdapter[list[Action]] = TypeAdapter(list[Action])
+MEMBERS: TypeAdapter[list[Members]] = TypeAdapter(list[Members])
 
 
 def body_of(decision: Decision, snapshot: Snapshot) -> Members:
@@ -26,14 +27,15 @@ def body_of(decision: Decision, snapshot: Snapshot) -> Members:
 
 def read_actions(body: Mapping[str, object]) -> list[Action]:
     """Return the actions of a decision record's body."""
-    actions = cast("list[Members]", body["actions"])
+    actions = MEMBERS.validate_python(body["actions"])
     # From JSON, because strict models take enums and tuples from there only.
     return ACTIONS.validate_json(json.dumps([_alter_action(it, unpack_rows) for it in actions]))
 
 
 def read_snapshot(body: Mapping[str, object]) -> Snapshot:
     """Return what the decision of a record's body rested on."""
-    members = _alter_snapshot(cast("Members", body["snapshot"]), unpack_rows)
+    [snapshot] = MEMBERS.validate_python([body["snapshot"]])
+    members = _alter_snapshot(snapshot, unpack_rows)
     return Snapshot.model_validate_json(json.dumps(members))
 
 

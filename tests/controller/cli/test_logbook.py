@@ -246,3 +246,40 @@ def test_record_in_a_form_of_another_core_is_told_not_traced(
     assert (code, out) == (Code.FAILED, "")
     assert "this core cannot read it: " in err
     assert "Next: use the release that wrote it" in err
+
+
+HAND_MADE = [
+    ("run", {}),
+    ("epoch", {"takeover": True}),
+    ("decision", {"rule": "launch", "reason": "why", "actions": 7, "snapshot": {}}),
+    ("decision", {"rule": "launch", "reason": "why", "actions": [{}], "snapshot": []}),
+    ("outcome", {"key": 5, "ok": True}),
+    ("outcome", {"key": "a", "ok": True}),
+]
+
+
+@pytest.mark.parametrize("options", ["", "--replay", "--explain last"])
+@pytest.mark.parametrize(("kind", "body"), HAND_MADE)
+def test_record_that_nobody_wrote_is_told_not_traced(
+    tmp_path, monkeypatch, run_ctl, kind, body, options
+):
+    monkeypatch.chdir(tmp_path)
+    directory, run = make_run(tmp_path), a_run().launched()
+    records = list(run.book.records[:2])
+    hand_made = records[1].model_copy(update={"kind": kind, "body": body})
+    write_records(directory, [*records, hand_made])
+    _, _, err = run_ctl(f"ctl log probe {options}")
+    assert "Traceback" not in err
+
+
+def test_words_of_others_begin_no_line_and_turn_no_letters(tmp_path, monkeypatch, run_ctl):
+    monkeypatch.chdir(tmp_path)
+    directory, run = make_run(tmp_path), a_run().launched()
+    forged = "why\n    4  2026-01-01 00:00:00 UTC  outcome   kill_ranks: done \u202eback"
+    body = {**run.book.records[2].body, "reason": forged}
+    record = run.book.records[2].model_copy(update={"body": body})
+    write_records(directory, [*run.book.records[:2], record])
+    code, out, _ = run_ctl("ctl log probe")
+    assert (code, len(out.splitlines())) == (Code.DONE, 3)
+    assert "why\\u000a" in out
+    assert "\u202e" not in out

@@ -1,6 +1,7 @@
 """`ctl report` draws whatever lies in a run's directory, in a process of its own."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -123,6 +124,14 @@ def test_options_that_do_not_fit_are_bad_input(trained, run_ctl, words, said):
     code, out, err = run_ctl(f"ctl report probe {words}")
     assert (code, out) == (Code.BAD_INPUT, "")
     assert said in err
+
+
+def test_report_replaces_nothing_that_is_no_file(trained, run_ctl):
+    pipe = trained.parent / "pipe"
+    os.mkfifo(pipe)
+    code, out, err = run_ctl(f"ctl report probe -o md --to {pipe}")
+    assert (code, out, pipe.is_fifo()) == (Code.BAD_INPUT, "", True)
+    assert "it must be a new file, or one to replace. Next: ctl report probe -o md --to -" in err
 
 
 def test_entry_that_does_not_exist_yet_is_refused(trained, run_ctl):

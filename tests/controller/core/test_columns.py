@@ -1,5 +1,6 @@
 """Rows as columns of runs: short where rows agree, and lossless."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,3 +43,24 @@ def test_equal_numbers_of_unequal_types_are_kept_apart():
 def test_rows_of_an_older_ledger_are_read_as_they_are():
     rows = [{"rank": 0}, {"rank": 1}]
     assert unpack_rows(rows) == rows
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        7,
+        {"rows": 10**9, "columns": {}},
+        {"rows": 2, "columns": {"rank": 7}},
+        {"rows": 2, "columns": {"rank": [[]]}},
+        {"rows": 2, "columns": {"rank": [["2", 0]]}},
+        {"rows": 2, "columns": {"rank": [[-1, 0], [3, 0]]}},
+        {"rows": 2, "columns": {"rank": [[10**9, 0]]}},
+        {"rows": 2, "columns": {"rank": [[1, 0]]}},
+        {"rows": 2, "columns": {"rank": [[2, 0, "1"]]}},
+        {"rows": 2, "columns": {"rank": [[2, 0, 1, 1]]}},
+        {"rows": 1, "columns": {"end": [[1, 7]], "end.code": [[1, 9]]}},
+    ],
+)
+def test_what_nobody_packed_is_refused_in_words(packed):
+    with pytest.raises(ValueError, match=r".+"):
+        unpack_rows(packed)
