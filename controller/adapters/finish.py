@@ -1,6 +1,7 @@
 """Closes a run at rest: gathers what it left and writes summary.json."""
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,10 +21,12 @@ from controller.core.recording import read_actions
 from controller.core.telling.account import make_account
 from controller.core.telling.chronicle import read_chronicle
 from controller.core.telling.summary import Entropies, Evidence, make_summary
-from controller.ports import LedgerRecord
+from controller.ports import LedgerRecord, Unavailable
 
 RESTS = frozenset({"rest", "halt", "complete"})
 MS_PER_S = 1_000
+
+log = logging.getLogger(__name__)
 
 
 def write_summary(
@@ -73,10 +76,16 @@ def gather_evidence(
 def measure_entropies(run: LaunchedRun, evals: Sequence[EvalRecord]) -> dict[str, Entropies]:
     """Return what counting alone predicts of each source's held-out text.
 
-    Of exactly the text that the last evaluation read, or of all of it where none was made.
+    Of exactly the text that the last evaluation read, or of all of it where none was made. Without
+    the text, of no source: what a run came to can be told all the same.
     """
     entropies: dict[str, Entropies] = {}
-    for name, (train, heldout) in text_of(run).items():
+    try:
+        texts = text_of(run)
+    except Unavailable as error:
+        log.warning("held-out losses are told without what counting predicts: %s", error)
+        return {}
+    for name, (train, heldout) in texts.items():
         read = [it.tokens for it in evals if it.source == name][-1:]
         # One byte more: the last target.
         text = heldout[: read[0] + 1] if read else heldout

@@ -5,6 +5,7 @@ import sys
 import time
 
 from controller.simulate.chaos.campaign import DAY_MS, campaign, live_quietly
+from controller.simulate.chaos.pairs import read_blow
 from controller.simulate.chaos.programme import list_names
 from tests.sim.sharing import run_chaos
 
@@ -21,11 +22,27 @@ def main() -> int:
     parser.add_argument("--life", default="", help="one life of the campaign, by its name")
     parser.add_argument("--workers", type=int, default=2, help="processes that share the campaign")
     options = parser.parse_args()
+    if options.count < 1 or options.seed < 0 or options.workers < 1:
+        parser.error("--count and --workers must be at least 1, and --seed at least 0")
+    if options.life and not is_name(options.life):
+        parser.error(
+            f"--life is {options.life}; it must be a seed, SEED/FAULT/PHASE or"
+            " SEED/FAULT/PHASE/FAULT, with the names of docs/chaos.md"
+        )
     if options.life:
         return run_chaos([options.life], 1)
     if options.chaos:
         return run_chaos(list_names(options.seed, options.count), options.workers)
     return run_seeds(options.seed, options.count)
+
+
+def is_name(name: str) -> bool:
+    """Return whether a life of the campaign has this name."""
+    try:
+        seed = int(name) if name.isdigit() else read_blow(name).seed
+    except ValueError:
+        return False
+    return seed >= 0
 
 
 def run_seeds(seed: int, count: int) -> int:

@@ -126,6 +126,12 @@ def test_options_that_do_not_fit_are_bad_input(trained, run_ctl, words, said):
     assert said in err
 
 
+def test_report_is_told_without_the_text_that_was_read(trained, run_ctl):
+    shutil.rmtree(trained / "data")
+    code, out, _ = run_ctl("ctl report probe -o md")
+    assert (code, out[:9]) == (Code.DONE, "## probe\n")
+
+
 def test_report_replaces_nothing_that_is_no_file(trained, run_ctl):
     pipe = trained.parent / "pipe"
     os.mkfifo(pipe)
