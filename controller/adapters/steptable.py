@@ -11,6 +11,7 @@ from typing import NamedTuple, cast, overload
 from pydantic import ValidationError
 
 from contract.wire import Drops, StepRecord
+from controller.adapters.files import open_file
 from controller.adapters.system import port_errors
 
 INTEGERS = ("step", "tokens", "assignments")
@@ -198,7 +199,7 @@ def read_steps(path: Path) -> StepTable:
     table = StepTable()
     with port_errors(f"cannot read {path}"):
         try:
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 for line in file:
                     _take(table, line)
         except FileNotFoundError:

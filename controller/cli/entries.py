@@ -16,10 +16,8 @@ from controller.cli.wording import (
     show_instant,
 )
 from controller.core.declared.problems import shorten
+from controller.core.recording import FOREIGN
 from controller.ports import Damaged, LedgerRecord
-
-FOREIGN = (KeyError, IndexError, TypeError, AttributeError)
-"""What comes of a body that no release ever wrote, such as one that was made by hand."""
 
 
 def show_record(record: LedgerRecord, form: str) -> str:

@@ -8,11 +8,12 @@ from typing import NoReturn
 
 from controller.cli import deps, output
 from controller.cli.codes import Code
-from controller.cli.entries import FOREIGN, describe_damage, describe_unreadable
+from controller.cli.entries import describe_damage, describe_unreadable
 from controller.cli.output import align
 from controller.cli.selecting import read_number
 from controller.cli.wording import show_instant
 from controller.core.declared.problems import Problem, SpecError, show_value
+from controller.core.recording import FOREIGN
 from controller.core.telling.differences import compare_decisions
 from controller.core.telling.explain import Act, Explanation, Pointer, RuleTurn, explain
 from controller.core.telling.inputs import Input
@@ -49,7 +50,7 @@ def explain_decision(directory: Path, which: str, *, form: str) -> int:
     show = show_instant if form == "text" else show_utc
     try:
         found = explain(scan.records(), seq, deps.core_version(), show)
-    except (ValueError, *FOREIGN) as error:
+    except FOREIGN as error:
         raise Damaged(describe_unreadable(f"a record up to {seq}", error)) from error
     if found is None and scan.damage is not None:
         raise Damaged(describe_damage(name, len(scan.hashes), scan.damage))

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from controller.cli import deps, output
 from controller.cli.codes import Code
-from controller.cli.entries import FOREIGN, describe_damage, describe_unreadable
+from controller.cli.entries import describe_damage, describe_unreadable
 from controller.cli.selecting import Selection
 from controller.cli.wording import show_instant
 from controller.core.chance import count_of
 from controller.core.fold import fold
 from controller.core.memory import Memory
+from controller.core.recording import FOREIGN
 from controller.core.telling.differences import compare_decisions
 from controller.core.telling.replay import Replayed, replay_one
 from controller.ports import Damaged, LedgerRecord
@@ -112,7 +113,7 @@ def _find_differences(
                 if found is not None:
                     yield found
             memory = fold(memory, record)
-        except (ValueError, *FOREIGN) as error:
+        except FOREIGN as error:
             where = f"record {record.seq}, of core {record.core_version}"
             raise Damaged(describe_unreadable(where, error)) from error
         if time.monotonic() - told_at > PROGRESS_S:

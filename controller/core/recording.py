@@ -13,6 +13,8 @@ from controller.core.snapshot import Snapshot
 Members = dict[str, object]
 
 ACTIONS: TypeAdapter[list[Action]] = TypeAdapter(list[Action])
+FOREIGN = (ValueError, KeyError, IndexError, TypeError, AttributeError)
+"""What comes of reading a body that this core never wrote: a later one's, or one made by hand."""
 MEMBERS: TypeAdapter[list[Members]] = TypeAdapter(list[Members])
 
 

@@ -19,10 +19,11 @@ from controller.core.declared.launched import LaunchedRun
 from controller.core.fold import fold
 from controller.core.memory import Memory
 from controller.core.readings import Instant
+from controller.core.recording import FOREIGN
 from controller.core.telling.account import make_account
 from controller.core.telling.chronicle import read_chronicle
 from controller.core.telling.summary import Evidence
-from controller.ports import PortError, Refused, Unavailable
+from controller.ports import Damaged, PortError, Refused, Unavailable
 from controller.report.dossier import Declared, Dossier
 from controller.report.numbers import make_facts
 from controller.report.page import write_page, write_text
@@ -56,8 +57,12 @@ def gather(directory: Path, since: int = 0) -> Dossier:
     trail = Trail()
     records: list[Kept] = []
     for record in scan.records():
-        memory = fold(memory, record)
-        trail.take(record)
+        try:
+            memory = fold(memory, record)
+            trail.take(record)
+        except FOREIGN as error:
+            words = f"this release cannot read record {record.seq} ({type(error).__name__})"
+            raise Damaged(f"{words}. Next: ctl log {directory.name} --verify") from error
         if record.kind != "outcome":
             body = {name: it for name, it in record.body.items() if name != SNAPSHOT}
             records.append(Kept(record.seq, record.epoch, record.kind, record.at, body))

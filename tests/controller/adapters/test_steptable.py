@@ -1,9 +1,12 @@
 """Step logs in columns look like the records that they were read from."""
 
+import os
+
 import pytest
 
 from contract.wire import StepRecord
 from controller.adapters.steptable import StepTable, read_steps
+from controller.ports import Unavailable
 from tests.histories import step_record
 
 RECORDS = [
@@ -45,6 +48,12 @@ def test_torn_and_foreign_lines_are_left_out(log):
     whole = log.read_bytes()
     log.write_bytes(b'{"line": "x"}\n\xff\n' + whole + whole[: len(whole) // 5])
     assert [it.step for it in read_steps(log)] == [0, 1, 2]
+
+
+def test_pipe_in_the_place_of_a_log_is_told_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "steps.jsonl")
+    with pytest.raises(Unavailable, match="no regular file"):
+        read_steps(tmp_path / "steps.jsonl")
 
 
 def test_number_that_cannot_be_is_no_step(log):

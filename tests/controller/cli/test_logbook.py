@@ -272,6 +272,18 @@ def test_record_that_nobody_wrote_is_told_not_traced(
     assert "Traceback" not in err
 
 
+def test_report_of_a_record_that_nobody_wrote_names_it(tmp_path, monkeypatch, run_ctl):
+    monkeypatch.chdir(tmp_path)
+    directory, run = make_run(tmp_path), a_run().launched()
+    records = list(run.book.records[:2])
+    broken = records[1].model_copy(update={"kind": "decision", "body": {"actions": [7]}})
+    write_records(directory, [*records, broken])
+    code, _, err = run_ctl("ctl report probe")
+    assert code == Code.FAILED
+    assert "this release cannot read record 3" in err
+    assert "Next: ctl log probe --verify" in err
+
+
 def test_words_of_others_begin_no_line_and_turn_no_letters(tmp_path, monkeypatch, run_ctl):
     monkeypatch.chdir(tmp_path)
     directory, run = make_run(tmp_path), a_run().launched()
