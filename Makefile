@@ -74,7 +74,7 @@ chaos: N = 10000
 chaos: setup ## Every fault in every phase, pairs of faults, and chance: make chaos SEED=7 N=10000
 	$(BIN)/python -m tests.sim --chaos --seed $(SEED) --count $(N) --life "$(LIFE)"
 
-bench: setup ## Measure the figures that the README quotes
+bench: setup ## Measure the figures that docs/figures.md quotes
 	$(BIN)/python -m bench
 
 docs: setup ## Write the generated pages under docs/ anew

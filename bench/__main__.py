@@ -1,4 +1,4 @@
-"""Every figure that the README quotes, one page after the other: `make bench`."""
+"""Every figure that docs/figures.md quotes, one page after the other: `make bench`."""
 
 import subprocess
 import sys

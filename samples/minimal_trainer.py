@@ -2,8 +2,9 @@
 
 Run by the controller, once per rank, with the environment of `contract/wire.py`:
 
-    python -m samples.minimal_trainer        python samples/minimal_trainer.py
+    python samples/minimal_trainer.py        python -m samples.minimal_trainer
 
+A copy of this file with `minimal/` beside it is a trainer of its own, wherever it lies.
 It learns a byte-bigram model of the run's text (`minimal/learner.py`) and does everything that a
 trainer owes the controller. Its only knob is the environment variable MINIMAL_STEP_S: seconds
 that each step takes at least, for a pace that does not depend on the machine.
@@ -21,8 +22,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-if not __package__:  # run by its path: the packages lie beside this folder
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+# First this file's folder: a copy runs the `minimal` beside it, whatever else is on the path.
+# Last the one above: in a clone that is not installed, `contract` lies there.
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 from contract import metrics
 from contract.checkpoint import Manifest
@@ -43,24 +46,24 @@ from contract.wire import (
     plan_file,
     rank_dir,
 )
-from samples.minimal.control import LEAD_STEPS, Follower
-from samples.minimal.ends import End, leave
-from samples.minimal.files import LineLog
-from samples.minimal.gang import Gang, PeerLost, Word, join_gang
-from samples.minimal.learner import (
+from minimal.control import LEAD_STEPS, Follower
+from minimal.ends import End, leave
+from minimal.files import LineLog
+from minimal.gang import Gang, PeerLost, Word, join_gang
+from minimal.learner import (
     Learner,
     count_pairs,
     digest_state,
     gradient_norm,
     to_binary32,
 )
-from samples.minimal.plans import ChainError, read_chain
-from samples.minimal.restore import read_newest_chain, remove_stale_work, restore_state
-from samples.minimal.saver import Saver, Snapshot
-from samples.minimal.settings import Settings, read_settings
-from samples.minimal.telemetry import Telemetry
-from samples.minimal.texts import Texts, check_sources
-from samples.minimal.watchdog import start_watchdog
+from minimal.plans import ChainError, read_chain
+from minimal.restore import read_newest_chain, remove_stale_work, restore_state
+from minimal.saver import Saver, Snapshot
+from minimal.settings import Settings, read_settings
+from minimal.telemetry import Telemetry
+from minimal.texts import Texts, check_sources
+from minimal.watchdog import start_watchdog
 
 CODE = "minimal-1"
 """Replays are compared only between attempts of the same code: change it with the arithmetic."""

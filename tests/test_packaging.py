@@ -153,7 +153,11 @@ def test_doctor_is_content_without_a_trainer_and_says_what_that_means(monkeypatc
 def test_doctor_lacks_what_the_controller_needs(monkeypatch):
     monkeypatch.setattr(doctoring.importlib.util, "find_spec", lambda name: None)
     (is_well, what, words), *_ = doctoring._check_libraries()
-    assert (is_well, what, words) == (False, "pydantic", "missing. Next: pip install steersman")
+    assert (is_well, what, words) == (
+        False,
+        "pydantic",
+        "missing. Next: make setup, or pip install WHEEL",
+    )
 
 
 def test_file_of_the_own_trainer_is_refused_without_jax_and_others_are_not(monkeypatch):
@@ -163,4 +167,5 @@ def test_file_of_the_own_trainer_is_refused_without_jax_and_others_are_not(monke
         deps.check_given(deps.read_given(ROOT / "samples" / "tiny.yaml"))
     (problem,) = caught.value.problems
     assert (problem.rule, problem.field) == ("trainer.missing", "spec.trainer.command")
-    assert "which is not installed here. Install it: pip install steersman[trainer]" in str(problem)
+    assert "which is not installed here. Install it: make setup in a clone" in str(problem)
+    assert 'pip install "WHEEL[trainer]"' in str(problem)

@@ -46,6 +46,9 @@ DRILLS_FILE = "drills.jsonl"
 FOLDERS = (wire.INTENTS_DIR, wire.PLANS_DIR, wire.ATTEMPTS_DIR, wire.CHECKPOINTS_DIR)
 OF_THE_TRAINER = "jax"
 """Looked for, never imported: the controller must start without it."""
+INSTALL_TRAINER = (
+    'make setup in a clone, or pip install "WHEEL[trainer]" with the path of the wheel'
+)
 REAL_TRAINER = ("-P", "-m", "trainer.train")
 PYTHONS = frozenset({"python", "python3"})
 STAGING_PREFIX = ".launching-"
@@ -186,7 +189,7 @@ def _check_own_trainer(given: GivenFile) -> Sequence[Problem]:
     if importlib.util.find_spec(OF_THE_TRAINER) is not None:
         return []
     bound = "it must be given: without it the run needs JAX, which is not installed here"
-    advice = f"Install it: pip install steersman[trainer]. Or: {given.advice}"
+    advice = f"Install it: {INSTALL_TRAINER}. Or: {given.advice}"
     return [Problem("trainer.missing", "spec.trainer.command", None, bound, advice)]
 
 
@@ -381,7 +384,8 @@ def find_run(runs_dir: Path, name: str) -> Path:
         return directory
     known = list_runs(runs_dir)
     there = f"runs there: {', '.join(known)}" if known else "no run was launched there yet"
-    raise Refused(f'{runs_dir} holds no run "{name}"; {there}. Next: ctl status')
+    advice = "ctl status" if known else "ctl launch FILE, or --runs-dir, where the runs lie"
+    raise Refused(f'{runs_dir} holds no run "{name}"; {there}. Next: {advice}')
 
 
 def list_runs(runs_dir: Path) -> list[str]:

@@ -21,7 +21,8 @@ MIN_FREE_BYTES = 2 * 1024**3
 NEEDED = ("pydantic", "yaml", "typer", "tenacity", "rich", "prometheus_client", "matplotlib")
 OF_THE_TRAINER = ("jax", "optax", "orbax")
 NO_TRAINER = (
-    "runs whose file names a trainer.command work; for the others: pip install steersman[trainer]"
+    "runs whose file names a trainer.command work; for the others: make setup in a clone,"
+    ' or pip install "WHEEL[trainer]" with the path of the wheel'
 )
 
 Check = tuple[bool, str, str]
@@ -75,7 +76,11 @@ LOOPBACK_WITHIN_S = 1.0
 def _check_libraries() -> Iterator[Check]:
     for name in NEEDED:
         is_there = importlib.util.find_spec(name) is not None
-        yield is_there, name, "found" if is_there else "missing. Next: pip install steersman"
+        yield (
+            is_there,
+            name,
+            "found" if is_there else "missing. Next: make setup, or pip install WHEEL",
+        )
     missing = [name for name in OF_THE_TRAINER if importlib.util.find_spec(name) is None]
     yield True, "trainer", f"no {', '.join(missing)}; {NO_TRAINER}" if missing else "found"
 

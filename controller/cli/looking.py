@@ -28,7 +28,8 @@ def show_status(runs_dir: Path, name: str | None, *, watch: bool, form: str) -> 
     if name is None:
         return _show_all(runs_dir, names, form)
     if name not in names:
-        output.tell(f'{runs_dir} holds no run "{name}"; {_list_there(names)}. Next: ctl status')
+        advice = "ctl status" if names else "ctl launch FILE, or --runs-dir, where the runs lie"
+        output.tell(f'{runs_dir} holds no run "{name}"; {_list_there(names)}. Next: {advice}')
         return Code.BAD_INPUT
     view = look(runs_dir / name)
     if view.copy_of is not None:

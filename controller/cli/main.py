@@ -154,7 +154,9 @@ def resume(
         bool,
         typer.Option("--adopt-copy", help="This copied directory is the run from now on."),
     ] = False,
-    no_wait: NoWait = False,
+    no_wait: Annotated[
+        bool, typer.Option("--no-wait", "--detach", help="Return once it is steered.")
+    ] = False,
     runs_dir: RunsDir = RUNS,
 ) -> None:
     """Go on with a run that is suspended, stopped, halted or unsteered."""

@@ -12,6 +12,7 @@ from controller.cli.wording import (
     describe_consent,
     describe_forecast,
     describe_lag,
+    describe_miss,
     describe_revision,
     describe_wait,
     list_of,
@@ -123,6 +124,8 @@ def _describe_proposal(report: Members, proposal: Members) -> Iterator[tuple[str
         yield "finish before", describe_forecast({**before, **deadline})
     if after:
         yield "finish after", describe_forecast({**after, **deadline})
+    if newest := members_of(proposal, "newest"):
+        yield "newest", _describe_newest({**newest, **deadline})
     yield "lag then", describe_lag(members_of(facts, "lag"))
     yield from _describe_price(proposal, facts)
     if approval:
@@ -130,6 +133,14 @@ def _describe_proposal(report: Members, proposal: Members) -> Iterator[tuple[str
     else:
         yield "answer by", _describe_patience(report, proposal)
         yield "if not", _describe_default(report, proposal)
+
+
+def _describe_newest(newest: Members) -> str:
+    """Return what the newest evaluation says of the proposal: a fault may have aged it."""
+    text = f"{describe_forecast(newest)}; as of {show_instant(newest.get('at'))}"
+    if shortfall_ms := newest.get("shortfall_ms"):
+        text += f"; the median misses due by {show_span(cast('int', shortfall_ms))}"
+    return f"{text}{describe_miss(newest)}"
 
 
 def _describe_fork(proposal: Members) -> str:

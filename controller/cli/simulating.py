@@ -197,8 +197,7 @@ def _rows(told: Tally) -> Iterator[tuple[str, str]]:
     yield from _deadline_rows(told)
     yield "horizon", _describe_horizon(told)
     yield "time", _describe_time(told)
-    total = sum(kind.incidents for kind in told.kinds.values())
-    yield "incidents", f"{total / len(told.rehearsals):.1f} a run"
+    yield "failures", _describe_failures(told)
     for name, kind in told.kinds.items():
         yield f"  {name}", _describe_kind(kind, len(told.rehearsals))
     yield "proposals", _describe_proposals(told)
@@ -206,15 +205,29 @@ def _rows(told: Tally) -> Iterator[tuple[str, str]]:
     yield from _unfinished_rows(told)
 
 
+def _describe_failures(told: Tally) -> str:
+    runs, kinds = len(told.rehearsals), told.kinds.values()
+    failures, incidents = (
+        sum(getattr(it, name) for it in kinds) / runs for name in ("failures", "incidents")
+    )
+    return f"{failures:.1f} a run; {incidents:.1f} of them ended an attempt (incidents)"
+
+
 def _deadline_rows(told: Tally) -> Iterator[tuple[str, str]]:
     first = told.rehearsals[0]
     if first.deadline_wall_ms is not None and told.on_time_permille is not None:
         day = _day(first.deadline_wall_ms - first.launched_wall_ms)
         until = f"{show_instant(first.deadline_wall_ms)} ({day})"
-        yield "on time", f"{_percent(told.on_time_permille)} of the runs, by {until}"
+        yield "on time", f"{show_on_time(told)} runs, by {until}"
     if told.given:
-        shares = ", ".join(f"{it.text} {_percent(it.on_time_permille)}" for it in told.given)
+        runs = len(told.rehearsals)
+        shares = ", ".join(f"{it.text} {it.done} of {runs}" for it in told.given)
         yield "done by", f"{shares} (plans answer to the file's own deadline)"
+
+
+def show_on_time(told: Tally) -> str:
+    """Return how many of how many runs finish by the deadline of their file."""
+    return f"{sum(bool(it.on_time) for it in told.rehearsals)} of {len(told.rehearsals)}"
 
 
 def _day(span_ms: int | None) -> str:
@@ -246,7 +259,7 @@ def _describe_kind(kind: Kind, runs: int) -> str:
     taken = f"; taken for {causes}" if causes else "; ended no attempt"
     replayed = f", {kind.mean_replayed:,} steps again" if kind.mean_replayed else ""
     cost = f"each {show_span(kind.mean_cost_ms)}" if kind.mean_cost_ms else "at no cost"
-    return f"{kind.incidents / runs:.1f} a run, {cost}{replayed}{taken}"
+    return f"{kind.failures / runs:.1f} a run, {cost}{replayed}{taken}"
 
 
 def _describe_proposals(told: Tally) -> str:
@@ -265,9 +278,9 @@ def _describe_spares(told: Tally) -> str:
         return f"none; a run {waited}"
     moves = [count_of(spares[f"mean_{it}_moves"], "time") for it in ("tray", "rack")]
     return (
-        f"{told.spare_trays} trays, fewest free {spares['fewest']}, of a rack"
-        f" {spares['fewest_of_a_rack']}; a run moves {moves[0]} within a rack and {moves[1]}"
-        f" to another, has {count_of(spares['mean_bare_days'], 'day')} with a rack"
+        f"{told.spare_trays} trays, fewest free {spares['fewest']} in all and"
+        f" {spares['fewest_of_a_rack']} in a rack; a run moves {moves[0]} within a rack and"
+        f" {moves[1]} to another, has {count_of(spares['mean_bare_days'], 'day')} with a rack"
         f" without spare, and {waited}"
     )
 
@@ -279,8 +292,8 @@ def _unfinished_rows(told: Tally) -> Iterator[tuple[str, str]]:
 
 
 HEADS = (
-    "file", "P10", "P50", "P90", "on time", "horizon", "productive", "replay", "incidents",
-    "waited", "fewest free",
+    "file", "P10", "P50", "P90", "on time", "horizon", "productive", "replay", "failures",
+    "mean wait", "fewest free", "in a rack",
 )  # fmt: skip
 
 
@@ -291,15 +304,15 @@ def compare(tallies: Sequence[Tally]) -> list[tuple[str, ...]]:
 
 def _compare_one(told: Tally) -> tuple[str, ...]:
     spares = sum_spares(told.rehearsals)
-    on_time = told.on_time_permille
-    incidents = sum(kind.incidents for kind in told.kinds.values()) / len(told.rehearsals)
+    failures = sum(kind.failures for kind in told.kinds.values()) / len(told.rehearsals)
     return (
         told.file,
         *(_day(told.finish_ms[name]) for name in QUANTILES),
-        "-" if on_time is None else _percent(on_time),
+        "-" if told.on_time_permille is None else show_on_time(told),
         f"{told.horizon_percent['median']}%",
         *(_percent(told.account_permille.get(name, 0)) for name in ("productive", "replay")),
-        f"{incidents:.1f}",
+        f"{failures:.1f}",
         show_span(spares["mean_waited_ms"]),
         str(spares["fewest"]),
+        str(spares["fewest_of_a_rack"]),
     )

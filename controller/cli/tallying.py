@@ -20,8 +20,10 @@ PERCENT = 100
 class Kind(NamedTuple):
     """The failures of one class in all runs."""
 
-    incidents: int
+    failures: int
     """In all runs."""
+    incidents: int
+    """Those of them that ended an attempt."""
     mean_cost_ms: int
     mean_replayed: int
     causes: dict[str, int]
@@ -33,7 +35,8 @@ class Given(NamedTuple):
 
     text: str
     wall_ms: int
-    on_time_permille: int
+    done: int
+    """How many of the runs are finished by then."""
 
 
 class Tally(NamedTuple):
@@ -52,7 +55,7 @@ class Tally(NamedTuple):
     horizon_percent: dict[str, int]
     """Least, median, most."""
     account_permille: dict[str, int]
-    """Phase -> share of the wall time of all runs; 0 where it never came up is left out."""
+    """Phase -> share of the wall time of all runs, 1,000 in all; of those that ever came up."""
     kinds: dict[str, Kind]
     proposals: dict[str, int]
     """Outcome -> how many."""
@@ -115,8 +118,8 @@ def find_quantile(spans: Sequence[int | None], percent: int) -> int | None:
 
 
 def count_done_by(rehearsals: Sequence[Rehearsal], wall_ms: int) -> int:
-    """Return how many permille of the runs are finished at an instant."""
-    return share([(it.finished_wall_ms or wall_ms + 1) <= wall_ms for it in rehearsals])
+    """Return how many of the runs are finished at an instant."""
+    return sum((it.finished_wall_ms or wall_ms + 1) <= wall_ms for it in rehearsals)
 
 
 def split_wall(rehearsals: Iterable[Rehearsal]) -> dict[str, int]:
@@ -124,10 +127,21 @@ def split_wall(rehearsals: Iterable[Rehearsal]) -> dict[str, int]:
     total: Counter[str] = Counter()
     for rehearsal in rehearsals:
         total.update(rehearsal.account)
-    wall_ms = max(1, total.total())
-    return {
-        phase: PERMILLE * spent_ms // wall_ms for phase, spent_ms in total.most_common() if spent_ms
-    }
+    spent = {phase: spent_ms for phase, spent_ms in total.most_common() if spent_ms}
+    return dict(zip(spent, apportion(list(spent.values()), PERMILLE), strict=True))
+
+
+def apportion(amounts: Sequence[int], whole: int) -> list[int]:
+    """Return shares that sum to `whole` exactly: the largest remainders are rounded up.
+
+    Of equal remainders the first; of nothing there are no shares.
+    """
+    total = max(1, sum(amounts))
+    shares = [whole * it // total for it in amounts]
+    order = sorted(range(len(amounts)), key=lambda index: -(whole * amounts[index] % total))
+    for index in order[: whole - sum(shares)]:
+        shares[index] += 1
+    return shares
 
 
 def count_kinds(incidents: Iterable[IncidentTold]) -> dict[str, Kind]:
@@ -137,16 +151,15 @@ def count_kinds(incidents: Iterable[IncidentTold]) -> dict[str, Kind]:
         by_name.setdefault(incident.name or UNPROVOKED, []).append(incident)
     kinds = {
         name: Kind(
-            incidents=len(found),
+            failures=len(found),
+            incidents=sum(it.attempt is not None for it in found),
             mean_cost_ms=round(fmean(it.cost_ms for it in found)),
             mean_replayed=round(fmean(it.replayed_steps for it in found)),
             causes=dict(Counter(it.cause for it in found if it.cause is not None)),
         )
         for name, found in by_name.items()
     }
-    return dict(
-        sorted(kinds.items(), key=lambda it: (-it[1].incidents * it[1].mean_cost_ms, it[0]))
-    )
+    return dict(sorted(kinds.items(), key=lambda it: (-it[1].failures * it[1].mean_cost_ms, it[0])))
 
 
 UNPROVOKED = "(none)"
@@ -187,7 +200,7 @@ def _describe_one(told: Tally) -> Mapping[str, object]:
         "by_deadline": [it._asdict() for it in told.given],
         "horizon_percent": told.horizon_percent,
         "account_permille": told.account_permille,
-        "incidents": {name: kind._asdict() for name, kind in told.kinds.items()},
+        "failures": {name: kind._asdict() for name, kind in told.kinds.items()},
         "proposals": told.proposals,
         "tokens_given_up": told.tokens_given_up,
         "spares": sum_spares(told.rehearsals),

@@ -83,7 +83,9 @@ def _list_plan_news(view: View) -> Iterator[str]:
     status = view.status or {}
     proposal = members_of(status, "proposal")
     if proposal:
-        told = describe_open(view.name, proposal, members_of(status, "approval"))
+        # As made: what each evaluation says of it is told with the evaluation.
+        made = {**proposal, "newest": None}
+        told = describe_open(view.name, made, members_of(status, "approval"))
         yield f"{clock(proposal.get('at'))} proposal {told}"
     for closed in list_of(status, "closed"):
         if closed["outcome"] != "approved":

@@ -37,6 +37,7 @@ def _rows(view: View) -> Iterator[tuple[str, str]]:
     if status is not None:
         figures = members_of(status, "figures")
         yield "step", describe_progress(status)
+        yield "line", _describe_line_of(members_of(status, "plan"))
         yield "speed", _describe_speed(figures)
         yield "loss", _describe_loss(figures)
         yield "attempt", _describe_attempt(status, is_blind=view.is_blind)
@@ -55,6 +56,16 @@ def _rows(view: View) -> Iterator[tuple[str, str]]:
         for field, why in members_of(status, "unknown").items():
             yield "unknown", f"{field}: {why}"
     yield "controller", _describe_controller(view)
+
+
+def _describe_line_of(plan: Members) -> str:
+    """Return the line that the run is on; empty on the first one."""
+    line = plan.get("line")
+    return "" if line in (None, FIRST_LINE) else f"{line}, opened by ctl resume --from"
+
+
+FIRST_LINE = "main"
+"""ROOT_LINE of contract.plan, which would load the models; a test compares."""
 
 
 def describe_progress(status: Members) -> str:
@@ -226,10 +237,19 @@ def describe_open(name: str, proposal: Members, approval: Members) -> str:
     before, after = (members_of(facts, side) for side in ("before", "after"))
     text = f"{proposal['id']} by {proposal['author']}: {proposal['summary']}"
     if after.get("on_time_permille") is not None:
-        text += f", P(on time) {chance_of(before)} -> {chance_of(after)}"
+        text += f", P(on time) {chance_of(before)} -> {chance_of(after)} as made"
+    if newest := members_of(proposal, "newest"):
+        text += f", {chance_of(newest)} by the newest evaluation{describe_miss(newest)}"
     if approval:
         return f"{text}; approved by {approval['by']}"
     return f"{text}. Next: ctl replan {name} --approve {proposal['id']}"
+
+
+def describe_miss(newest: Members) -> str:
+    """Return that an open proposal misses its target by now; empty where it meets it."""
+    if newest.get("meets_target"):
+        return ""
+    return f": it does NOT meet the target of {newest.get('target_percent')}% now"
 
 
 def describe_evaluation(evaluation: Members) -> str:
@@ -273,11 +293,9 @@ PENDING = "not adopted yet"
 
 def chance_of(forecast: Members) -> str:
     """Return P(on time) of a forecast; it is certain once all is done or the due instant passed."""
-    at, due = forecast.get("at"), forecast.get("due")
-    is_past = isinstance(at, int) and isinstance(due, int) and due <= at
-    step = forecast.get("step")
-    is_done = step is not None and step == forecast.get("total_steps")
-    return show_chance(forecast.get("on_time_permille"), is_certain=is_past or is_done)
+    at, due, step, total = (forecast.get(it) for it in ("at", "due", "step", "total_steps"))
+    is_certain = chance.is_settled(at, due, step, total)
+    return show_chance(forecast.get("on_time_permille"), is_certain=is_certain)
 
 
 def show_chance(permille: object, *, is_certain: bool = False) -> str:

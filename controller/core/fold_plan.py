@@ -55,6 +55,7 @@ def _fold_evaluation(memory: Memory, action: Evaluate, at: Instant) -> Memory:
     return alter(
         memory,
         evaluation=action,
+        declined=None,
         evaluated_at=at,
         evaluated_step=action.pace.until_step,
         first_evaluation=memory.first_evaluation or action,
@@ -66,7 +67,7 @@ def _fold_decline(memory: Memory, action: Decline) -> Memory:
     """Answer the wish; without one, the newest evaluation was found to lead to nothing."""
     if action.nonce in (ask.nonce for ask in memory.asks):
         return _answer(memory, action.nonce, action.reason, accepted=False)
-    return alter(memory, evaluation=None)
+    return alter(memory, declined=action.reason)
 
 
 def _fold_close(memory: Memory, action: CloseProposal, at: Instant) -> Memory:

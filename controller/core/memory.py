@@ -138,6 +138,8 @@ class Memory(Frozen):
     """What became of the newest of them (bounded)."""
     evaluation: Evaluate | None = None
     """The newest one."""
+    declined: str | None = None
+    """Why the newest evaluation was found to lead to no proposal; None: it was not."""
     evaluated_at: Instant | None = None
     evaluated_step: int = 0
     """Up to which the step log was judged: the next window begins there."""

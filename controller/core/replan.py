@@ -17,7 +17,7 @@ from controller.core.actions import (
     PublishControl,
     PublishPlan,
 )
-from controller.core.chance import count_of, show_chance
+from controller.core.chance import count_of, is_settled, show_chance
 from controller.core.forecast import Forecast
 from controller.core.memory import Memory
 from controller.core.outlook import find_horizon, look_ahead, look_shorter
@@ -298,9 +298,9 @@ def evaluate(snapshot: Snapshot, memory: Memory) -> Answer | None:
 
 def tell_chance(forecast: Forecast) -> str:
     """Return P(on time) in words: certain once all is done, or the due instant passed."""
-    due_wall_ms, is_done = forecast.due_wall_ms, forecast.step == forecast.total_steps
-    is_past = due_wall_ms is not None and due_wall_ms <= forecast.at_wall_ms
-    return show_chance(forecast.on_time_permille or 0, is_certain=is_past or is_done)
+    at, due = forecast.at_wall_ms, forecast.due_wall_ms
+    is_certain = is_settled(at, due, forecast.step, forecast.total_steps)
+    return show_chance(forecast.on_time_permille or 0, is_certain=is_certain)
 
 
 def is_due(snapshot: Snapshot, memory: Memory, training: Training) -> bool:
@@ -340,6 +340,8 @@ def propose(snapshot: Snapshot, memory: Memory) -> Answer | None:
         return None
     floor = floor_steps(memory.genesis, terms)
     total, found = find_horizon(memory, evaluation.pace, snapshot.now, floor)
+    if not found.on_time_permille:
+        return _decline(str(memory.seq), _tell_hopelessness(found))
     draft = Draft(
         change=Change(kind="horizon", total_steps=min(total, highest_cut(memory))),
         author=CONTROLLER,
@@ -353,6 +355,12 @@ def propose(snapshot: Snapshot, memory: Memory) -> Answer | None:
     if (why := find_contradiction(memory.plan, draft.change, first)) is not None:
         return _decline(draft.nonce, why)
     return _put_up(draft_proposal(snapshot, memory, training, draft), draft)
+
+
+def _tell_hopelessness(floor: Forecast) -> str:
+    """Return why not even the shortest horizon is proposed: it gives tokens up for nothing."""
+    chance = f"P(on time) is {tell_chance(floor)} at the floor of {floor.total_steps:,} steps"
+    return f"no horizon allowed meets the due date: {chance}"
 
 
 def highest_cut(memory: Memory) -> int:
@@ -387,6 +395,7 @@ def explain_silence(snapshot: Snapshot, memory: Memory) -> str | None:
         find_obstacle(memory)
         or _explain_limits(snapshot, memory, terms)
         or _explain_window(snapshot, memory, terms)
+        or _explain_decline(memory)
         or _explain_patience(memory, terms)
     )
 
@@ -417,6 +426,12 @@ def _explain_limits(snapshot: Snapshot, memory: Memory, terms: Terms) -> str | N
             left = show_seconds(left_ms)
             return f"the last revision is too fresh; {left} of its cool-down are left"
     return None
+
+
+def _explain_decline(memory: Memory) -> str | None:
+    if memory.evaluation is None or memory.declined is None:
+        return None
+    return f"{memory.declined}; the next evaluation judges anew"
 
 
 def _explain_patience(memory: Memory, terms: Terms) -> str | None:

@@ -6,6 +6,7 @@ from typing import cast
 
 from contract.exits import describe_exit
 from controller.core.memory import Incident, Memory
+from controller.core.replan import tell_chance
 from controller.core.telling.history import AttemptHistory
 from controller.report.blocks import (
     Block,
@@ -24,7 +25,6 @@ from controller.report.wording import (
     MS_PER_S,
     NOTHING,
     count_of,
-    show_chance,
     show_duration,
     show_instant,
     show_number,
@@ -110,6 +110,8 @@ def list_incidents(dossier: Dossier, summary: Facts) -> Iterator[Block]:
         yield _sum_causes([incident for incident, _ in rows], told, incidents)
         if _overlap(incidents, told):
             yield Paragraph(OVERLAP, "muted")
+    if any(_is_before_training(it, dossier.evidence.histories) for it, _ in rows):
+        yield Paragraph(START, "muted")
     lines = [line for _, line in rows]
     older, newest = lines[:-OPEN_INCIDENTS], lines[-OPEN_INCIDENTS:]
     if newest:
@@ -119,6 +121,17 @@ def list_incidents(dossier: Dossier, summary: Facts) -> Iterator[Block]:
         yield Fold(f"incidents {group[0][0]} to {group[-1][0]}", [_tabulate(group)])
     if not lines and not dossier.is_part:
         yield Paragraph("None: no attempt ended without being asked to.")
+
+
+START = (
+    "An incident before the first step costs the time from that launch to the first step, the"
+    " start that any run needs included."
+)
+
+
+def _is_before_training(incident: Incident, histories: Sequence[AttemptHistory]) -> bool:
+    """Return whether no attempt up to the incident's had made a step."""
+    return not any(it.steps for it in histories if it.number <= incident.attempt)
 
 
 OVERLAP = (
@@ -220,7 +233,7 @@ def list_forecasts(dossier: Dossier) -> Iterator[Block]:
             show_instant(it.facts.forecast.p10_wall_ms),
             show_instant(it.facts.forecast.p50_wall_ms),
             show_instant(it.facts.forecast.p90_wall_ms),
-            show_chance(it.facts.forecast.on_time_permille),
+            tell_chance(it.facts.forecast),
             _tell_verdict(counts=it.facts.counts, is_late=it.facts.is_late),
             entry(seq),
         )

@@ -37,9 +37,11 @@ def list_facts(summary: Summary) -> Iterator[tuple[str, Cell]]:
     difference = NOTHING if found is None else str(found)
     yield (
         "replay",
-        f"{replayed} steps trained again, {compared} compared, largest loss difference "
-        f"{difference}",
+        f"{replayed} steps trained again on their own line, {compared} compared, "
+        f"largest loss difference {difference}",
     )
+    if summary["left_steps"]:
+        yield "left", f"{show_number(summary['left_steps'])} steps on lines that the run left"
     yield "attempts", f"{summary['attempts']}, {summary['planned_ends']} ended as asked"
     yield "ledger", _tell_ledger(summary)
     yield "wall time", show_duration(summary["wall_seconds"])

@@ -3,8 +3,12 @@
 from collections.abc import Iterator, Sequence
 
 from controller.core.forecast import Forecast, Lag
-from controller.core.proposal import Facts, Proof, Revision
+from controller.core.memory import Memory
+from controller.core.proposal import Facts, Proof, Proposal, Revision
+from controller.core.replan import tell_chance
 from controller.core.telling.chronicle import Deadline, Story
+from controller.core.telling.status_plan import find_newest
+from controller.core.terms import PERMILLE
 from controller.report.blocks import (
     Block,
     Cell,
@@ -20,7 +24,6 @@ from controller.report.blocks import (
 from controller.report.dossier import Dossier
 from controller.report.wording import (
     MS_PER_S,
-    show_chance,
     show_duration,
     show_instant,
     show_number,
@@ -65,6 +68,7 @@ def _list_story(dossier: Dossier, story: Story, revision: Revision | None) -> It
             ("made", show_instant(proposal.at.wall_ms)),
             ("fork", f"step {proposal.fork_first:,} to {proposal.fork_last:,}"),
             *_list_facts(proposal.facts),
+            *_list_newest(dossier.evidence.memory, proposal),
             *_list_end(story, revision),
             *_list_entries(dossier, proposal.id),
         ]
@@ -92,6 +96,18 @@ def _list_facts(facts: Facts) -> Iterator[tuple[str, Cell]]:
     yield from _list_costs(facts)
 
 
+def _list_newest(memory: Memory, proposal: Proposal) -> Iterator[tuple[str, Cell]]:
+    """Yield what the newest evaluation says of the proposal, while that is open."""
+    found = find_newest(memory)
+    if found is None or memory.proposal != proposal:
+        return
+    told = f"{_tell_forecast(found)}, of {show_instant(found.at_wall_ms)}"
+    yield "by the newest evaluation", told
+    target = memory.policy.terms.target_percent
+    if (found.on_time_permille or 0) < target * PERMILLE:
+        yield "target", Words(f"NOT met by now: P(on time) is under {target}%", "bad")
+
+
 def _tell_lag(lag: Lag) -> str:
     whole_ms = lag.lost_ms + lag.slow_ms
     whole, lost, slow = (
@@ -116,8 +132,8 @@ def _list_costs(facts: Facts) -> Iterator[tuple[str, Cell]]:
 
 def _tell_forecast(found: Forecast) -> str:
     ends = f"{show_instant(found.p10_wall_ms)} to {show_instant(found.p90_wall_ms)}"
-    chance = found.on_time_permille
-    on_time = "" if chance is None else f"; P(on time) {show_chance(chance)}"
+    is_judged = found.on_time_permille is not None
+    on_time = f"; P(on time) {tell_chance(found)}" if is_judged else ""
     return f"{show_instant(found.p50_wall_ms)} (P10 to P90: {ends}){on_time}"
 
 

@@ -2,12 +2,14 @@
 
 from controller.core.forecast import Forecast
 from controller.core.memory import Memory
+from controller.core.replan import tell_chance
 from controller.core.telling.outcome import find_last_step_ms
+from controller.core.telling.status_plan import find_newest
+from controller.core.terms import PERMILLE
 from controller.report.dossier import Dossier
 from controller.report.scene import known_until_s
 from controller.report.wording import (
     MS_PER_S,
-    show_chance,
     show_duration,
     show_instant,
 )
@@ -65,7 +67,7 @@ def _tell_lag(found: Forecast) -> str:
         return ", without a deadline"
     spare_s = (found.due_wall_ms - found.p50_wall_ms) / MS_PER_S
     side = "before it is due" if spare_s >= 0 else "LATE"
-    chance = show_chance(found.on_time_permille)
+    chance = tell_chance(found)
     return f", {show_duration(abs(spare_s))} {side} with P(on time) {chance}"
 
 
@@ -90,8 +92,18 @@ def _tell_proposal(memory: Memory) -> str | None:
     asked = f"proposal {memory.proposal.id} to {memory.proposal.change.describe()}"
     if memory.approval is not None:
         return f"{asked} is approved by {memory.approval.by} and will be published"
-    name = memory.policy.run_name
-    return f"{asked} waits for an answer (ctl replan {name} --approve {memory.proposal.id})"
+    name, doubt = memory.policy.run_name, _tell_doubt(memory)
+    answer = f"ctl replan {name} --approve {memory.proposal.id}"
+    return f"{asked} waits for an answer ({answer}){doubt}"
+
+
+def _tell_doubt(memory: Memory) -> str:
+    """Return that the open proposal misses its target by now; empty where it meets it."""
+    found, target = find_newest(memory), memory.policy.terms.target_percent
+    if found is None or (found.on_time_permille or 0) >= target * PERMILLE:
+        return ""
+    chance = tell_chance(found)
+    return f", though it does NOT meet the target of {target}% now: P(on time) {chance}"
 
 
 def _tell_revision(memory: Memory) -> str | None:

@@ -26,8 +26,8 @@ from contract.wire import (
     VERIFIED_SUFFIX,
     line_dir,
 )
-from samples.minimal.files import write_atomic
-from samples.minimal.learner import digest_state
+from minimal.files import write_atomic
+from minimal.learner import digest_state
 
 State = dict[str, bytes]
 ARRAY_SUFFIX = ".f32"

@@ -12,9 +12,9 @@ from contract.wire import (
     LedgerHead,
     read_control,
 )
-from samples.minimal.plans import ChainError, read_chain, require_succession
-from samples.minimal.settings import Settings
-from samples.minimal.telemetry import Telemetry
+from minimal.plans import ChainError, read_chain, require_succession
+from minimal.settings import Settings
+from minimal.telemetry import Telemetry
 
 POLL_EVERY_S = 0.2
 LEAD_STEPS = 3

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from contract.exits import Exit
 from contract.wire import DETAIL_FILE, EndDetail
-from samples.minimal.files import write_atomic
+from minimal.files import write_atomic
 
 
 class End(Exception):

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from contract.exits import Exit
-from samples.minimal.ends import End
-from samples.minimal.settings import Settings
+from minimal.ends import End
+from minimal.settings import Settings
 
 Word = dict[str, Any]
 """A small JSON object."""

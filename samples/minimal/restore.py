@@ -9,7 +9,7 @@ from contract.checkpoint import Manifest
 from contract.exits import Exit
 from contract.plan import Plan, is_admissible
 from contract.wire import CHECKPOINTS_DIR, WORK_DIR, Restore, line_dir
-from samples.minimal.checkpoints import (
+from minimal.checkpoints import (
     Damage,
     Place,
     list_everything,
@@ -19,11 +19,11 @@ from samples.minimal.checkpoints import (
     mark_quarantined,
     mark_verified,
 )
-from samples.minimal.ends import End
-from samples.minimal.gang import Gang
-from samples.minimal.learner import Learner
-from samples.minimal.settings import Settings
-from samples.minimal.telemetry import Telemetry
+from minimal.ends import End
+from minimal.gang import Gang
+from minimal.learner import Learner
+from minimal.settings import Settings
+from minimal.telemetry import Telemetry
 
 
 def restore_state(

@@ -23,7 +23,7 @@ from contract.wire import (
     WORK_DIR,
     line_dir,
 )
-from samples.minimal.checkpoints import (
+from minimal.checkpoints import (
     ARRAY_SUFFIX,
     Damage,
     Place,
@@ -34,10 +34,10 @@ from samples.minimal.checkpoints import (
     mark_quarantined,
     mark_verified,
 )
-from samples.minimal.ends import leave
-from samples.minimal.files import sync_dir, write_durable
-from samples.minimal.settings import Settings
-from samples.minimal.telemetry import Telemetry
+from minimal.ends import leave
+from minimal.files import sync_dir, write_durable
+from minimal.settings import Settings
+from minimal.telemetry import Telemetry
 
 REASONS = {
     errno.ENOSPC: "no_space",

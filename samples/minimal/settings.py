@@ -22,7 +22,7 @@ from contract.wire import (
     attempt_dir,
     rank_dir,
 )
-from samples.minimal.ends import End
+from minimal.ends import End
 
 VOCABULARY = 256
 """Tokens are bytes."""

@@ -21,8 +21,8 @@ from contract.wire import (
     Phase,
     PhaseRecord,
 )
-from samples.minimal.files import LineLog, write_atomic
-from samples.minimal.settings import Settings
+from minimal.files import LineLog, write_atomic
+from minimal.settings import Settings
 
 STEP_TIMES_KEPT = 1_000
 """Enough for a p99; of a long attempt only the newest count."""

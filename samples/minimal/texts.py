@@ -5,8 +5,8 @@ import hashlib
 from contract.data import Segment, locate
 from contract.exits import Exit
 from contract.plan import Plan
-from samples.minimal.ends import End
-from samples.minimal.settings import Settings
+from minimal.ends import End
+from minimal.settings import Settings
 
 
 class Texts:

@@ -5,9 +5,9 @@ import threading
 
 from contract.exits import Exit
 from contract.wire import STACKS_FILE
-from samples.minimal.ends import leave
-from samples.minimal.settings import Settings
-from samples.minimal.telemetry import Telemetry
+from minimal.ends import leave
+from minimal.settings import Settings
+from minimal.telemetry import Telemetry
 
 LOOK_EVERY_S = 0.1
 """A tenth of the shortest deadline a config can hold."""

@@ -38,8 +38,8 @@ def main() -> int:
 
 VERDICTS = {
     0: "the trainer conforms",
-    1: "the trainer does not conform: each failed case is a sentence of docs/contract.md,"
-    " its ranks' last words are in the message",
+    1: "the trainer does not conform: each failed case is a sentence of docs/contract.md;"
+    " what was seen, and the last words of ranks that ended too soon, are in its message",
 }
 
 

@@ -59,15 +59,24 @@ def check_survivors(run: Run, plan: Plan) -> list[StepRecord]:
     and beyond it those that ran the same plan on the same line.
     """
     records = surviving_steps(run)
-    assert [record.step for record in records] == list(range(len(records)))
+    steps = [record.step for record in records]
+    assert steps == list(range(len(records))), f"steps.jsonl of all attempts: {steps} survive"
     for record in records:
-        assert record.lr == rates_from_file(run, plan, record.step), record.step
+        wanted = rates_from_file(run, plan, record.step)
+        assert record.lr == wanted, tell(record, "`lr`", record.lr, f"{wanted}, by plan.values_at")
     for record in records:
         if record.step >= plan.effective:
-            assert record.plan_sha == plan.sha, record.step
+            text = tell(record, "`plan_sha`", record.plan_sha, f"{plan.sha}, in force by then")
+            assert record.plan_sha == plan.sha, text
     losses: dict[tuple[str, int], str] = {}
     for record in (record for log in list_attempts(run) for record in log):
         held = "before the fork" if record.step <= plan.effective else record.plan_sha
         first = losses.setdefault((held, record.step), record.loss)
-        assert record.loss == first, record.step
+        text = tell(record, "`loss`", record.loss, f"{first}: same plan, line and step, same bits")
+        assert record.loss == first, text
     return records
+
+
+def tell(record: StepRecord, field: str, seen: object, wanted: str) -> str:
+    """Return what is wrong with a record of `steps.jsonl`."""
+    return f"steps.jsonl, step {record.step}: {field} is {seen}; it must be {wanted}"

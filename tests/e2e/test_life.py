@@ -96,7 +96,7 @@ def test_second_controller_is_refused_and_a_new_one_adopts(ctl):
     os.kill(first, signal.SIGKILL)
     wait_for(lambda: not ctl.status()["controller"]["alive"], 10, "the controller's end")
     assert "ctl resume probe" in ctl("status", "probe", code=5)
-    ctl("resume", "probe", "--no-wait")
+    ctl("resume", "probe", "--detach")
     wait_for(lambda: ctl.status()["controller"]["epoch"] == 2, 20, "the second controller")
     ctl.wait_for_step(20)
     assert ctl.rank_pids() == ranks

@@ -16,13 +16,13 @@ from contract.config import Optimizer
 from contract.data import cursors_at
 from contract.plan import Plan
 from contract.wire import MANIFEST_FILE, STATE_DIR, Phase, Restore, checkpoint_dir
-from samples.minimal.checkpoints import Damage, Place, load_manifest, load_state, mark_quarantined
-from samples.minimal.files import LineLog
-from samples.minimal.gang import _add
-from samples.minimal.learner import Learner, count_pairs, digest_state, gradient_norm
-from samples.minimal.saver import Saver, Snapshot
-from samples.minimal.settings import Settings
-from samples.minimal.telemetry import Telemetry
+from minimal.checkpoints import Damage, Place, load_manifest, load_state, mark_quarantined
+from minimal.files import LineLog
+from minimal.gang import _add
+from minimal.learner import Learner, count_pairs, digest_state, gradient_norm
+from minimal.saver import Saver, Snapshot
+from minimal.settings import Settings
+from minimal.telemetry import Telemetry
 from tests.conformance.harness import EMPTY_HEAD, RUN_UID, Run
 from tests.conformance.trainers import MINIMAL
 
@@ -279,7 +279,7 @@ def test_save_that_outlives_its_deadline_is_given_up_and_never_published(tmp_pat
     desk = Desk(tmp_path / "run", total_steps=400, limits=limits)
     # An fsync that does not return stands for a disk that does not answer.
     gate = threading.Event()
-    monkeypatch.setattr("samples.minimal.saver.sync_dir", lambda path: gate.wait())
+    monkeypatch.setattr("minimal.saver.sync_dir", lambda path: gate.wait())
     assert "longer than 1 s" in desk.save(20)
     thread = next(t for t in threading.enumerate() if t.name == "save")
     monkeypatch.undo()

@@ -13,8 +13,8 @@ SEEDS = 24
 STEPS = 120
 LATE_MS = 1_000_000
 """Deadline that 120 steps of 10 s miss, and that 92 do not."""
-HARD_MS = 700_000
-"""Deadline that not even the floor meets."""
+HARD_MS = 860_000
+"""Deadline that the floor meets at a chance, and at less than the target."""
 DEAF = [(214_000, "deafen"), (420_000, "kill_worker")]
 """The gang does not hear of the revision from step 26, saves at 30, and is killed at 34."""
 KILLS = [(at_ms, "kill_worker") for at_ms in (300_000, 800_000, 1_300_000, 1_800_000)]

@@ -26,7 +26,7 @@ def quote(names: Iterable[str]) -> str:
 
 
 def render_rows() -> str:
-    """Return which faults stand for which row of the fault table."""
+    """Return which faults stand for what can fail."""
     rows = [(row.what, quote(row.faults) or "none", row.missing or "-") for row in ROWS]
     return table(
         ("What fails", "Faults of the campaign", "Not simulated, or not handled yet"), rows

@@ -1,4 +1,4 @@
-"""The fault table of the design, row by row, and which faults of the campaign stand for each."""
+"""What can fail, row by row (the table of docs/chaos.md), and which faults stand for each row."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,7 @@
 """The campaign itself: what it reaches by construction, and a slice of it."""
 
 from itertools import islice
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,10 +19,21 @@ from controller.simulate.chaos.pairs import (
     read_blow,
     set_scene,
 )
-from controller.simulate.chaos.programme import Campaign, list_impossible, list_names, live_named
+from controller.simulate.chaos.programme import (
+    Campaign,
+    list_impossible,
+    list_names,
+    live_named,
+    share_pairs,
+)
 from tests.sim.rows import ROWS
 
 SLICE_SEED, SLICE, CHUNK = 5, 48, 6
+ROOT = Path(__file__).parents[2]
+CAMPAIGN = 10_000
+"""Lives of `make chaos`, as its default in the Makefile."""
+MORE_FAULTS = 15
+"""How many faults more the campaign has room for, at least, each in every phase."""
 SINGLES = [blow.name for blow in list_singles(SLICE_SEED)]
 PAIRS = [blow.name for blow in list_pairs(SLICE_SEED)]
 CHOSEN = [name for names in (SINGLES, PAIRS) for name in Random(1).sample(names, SLICE // 2)]
@@ -94,11 +106,26 @@ def test_every_fault_stands_for_a_row_and_every_row_for_faults_that_exist():
 
 
 def test_campaign_begins_with_all_singles_and_meets_every_pair():
-    names = list_names(0, 10_000)
-    assert len(names) == 10_000
+    names = list_names(0, CAMPAIGN)
+    assert len(names) == CAMPAIGN
     assert names[: len(SINGLES)] == [blow.name for blow in list_singles(0)]
     paired = {(one.fault, one.second) for one in map(read_blow, with_slash(names)) if one.second}
     assert len(paired) == len(ALL_FAULTS) ** 2
+
+
+@pytest.mark.parametrize("more", range(MORE_FAULTS + 1))
+def test_campaign_has_room_for_every_pair_of_several_faults_more(more):
+    faults = len(ALL_FAULTS) + more
+    rest = CAMPAIGN - len(SINGLES) - more * len(PHASES)
+    assert faults**2 <= share_pairs(rest, faults) <= rest
+
+
+def test_short_campaign_leaves_two_lives_of_five_to_chance():
+    assert share_pairs(1_000, len(ALL_FAULTS)) == 600
+
+
+def test_campaign_is_as_long_as_its_target_says():
+    assert f"\nchaos: N = {CAMPAIGN}\n" in (ROOT / "Makefile").read_text()
 
 
 def test_pair_moves_to_another_phase_with_each_seed():

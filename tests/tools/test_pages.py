@@ -41,6 +41,13 @@ def test_paths_in_code_type_exist(page):
     assert [it for it in paths if it not in TO_BE_WRITTEN and not (ROOT / it).exists()] == []
 
 
+def test_rows_on_pages_can_be_put_into_their_table_as_they_stand():
+    """Formatted as files, rows would become tuples of themselves."""
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        assert re.findall(r"^\(.*\),\)$", text, re.M) == [], page
+
+
 def test_targets_on_the_pages_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
     for page in PAGES:

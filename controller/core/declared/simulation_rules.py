@@ -11,6 +11,7 @@ from controller.core.declared.spec import Spec
 REPAIRED = frozenset({"tray", "rack", "slow", "storage", "blind"})
 """Effects that last until something is repaired; the others end with the restart."""
 
+MOST_PACES = 1_000
 MOST_DRIFT_PERMILLE = 100
 MOST_CHANGE_PERCENT = 90
 MOST_SPREAD_PERCENT = 300
@@ -20,6 +21,8 @@ MOST_SPREAD_PERCENT = 300
 def check_throughput(spec: Spec) -> Iterable[Finding]:
     """Paces begin with the launch and are in order."""
     paces, field = spec.simulation.throughput, "spec.simulation.throughput"
+    if len(paces) > MOST_PACES:
+        yield "simulation.paces", field, f"of {len(paces)} paces", f"at most {MOST_PACES}"
     if paces and paces[0].from_day != 0:
         bound = "the first begins with the launch: it must be 0"
         yield "simulation.first-pace", f"{field}.0.fromDay", paces[0].from_day, bound

@@ -36,8 +36,16 @@ NO_DEADLINE_LAUNCH = "2026-01-01T00:00:00+00:00"
 
 HELDOUT_TOKENS = 10**12
 """Of text that is only counted: enough for any evaluation."""
-MOST_FAILURES = 20_000
+MOST_FAILURES, MOST_CHANGES = 20_000, 20_000
 """In the planned time; a rehearsal of more tells nothing and takes hours."""
+MOST_SAVES = 200_000
+MOST_DAYS = 3_660
+"""Ten years: of a plan, and from the launch to the deadline."""
+
+OVERTIME = 3
+LEAST_LIMIT_MS = 30 * DAY_MS
+"""A run is given up after so many times what its steps need, but not before the deadline and the
+plan's time once more, nor before this: restarts, repairs and answers do not get shorter with it."""
 
 
 def suppose(run_file: RunFile, source_tokens: Mapping[str, int], advice: str) -> RunFile:
@@ -51,8 +59,8 @@ def suppose(run_file: RunFile, source_tokens: Mapping[str, int], advice: str) ->
     spec = run_file.spec
     paces = work_out_throughput(spec)
     if not paces:
-        finding = "simulation.unknown-pace", "spec.simulation.throughput", None, UNKNOWN_PACE
-        raise SpecError(to_problems([finding], advice))
+        refuse([("simulation.unknown-pace", PACE_FIELD, None, UNKNOWN_PACE)], advice)
+    refuse([*_check_span(spec, paces), *_check_step(spec, paces)], advice)
     tokens = {**count_declared(spec), **source_tokens}
     supposed = spec.model_copy(
         update={
@@ -60,11 +68,17 @@ def suppose(run_file: RunFile, source_tokens: Mapping[str, int], advice: str) ->
             "data": spec.data.model_copy(update={"sources": _count(tokens)}),
         }
     )
-    findings = [*check_supposed(supposed), *check_sources(spec, make_sources(tokens))]
-    if findings:
-        raise SpecError(to_problems(findings, advice))
+    refuse([*check_supposed(supposed), *check_sources(spec, make_sources(tokens))], advice)
     return run_file.model_copy(update={"spec": supposed})
 
+
+def refuse(findings: list[Finding], advice: str) -> None:
+    """Raise SpecError where something was found."""
+    if findings:
+        raise SpecError(to_problems(findings, advice))
+
+
+PACE_FIELD = "spec.simulation.throughput"
 
 UNKNOWN_PACE = (
     "it must be given, such as [{fromDay: 0, tokensPerSecond: 2_000}]: nothing else here says how"
@@ -132,6 +146,21 @@ def plan_ms(spec: Spec, paces: list[Pace]) -> int:
     return passed_ms + tokens * SECOND_MS // paces[-1].tokens_per_second
 
 
+def find_limit_ms(spec: Spec) -> int:
+    """Return how long after its launch a run that is not done is given up; of a supposed one."""
+    planned_ms = plan_ms(spec, spec.simulation.throughput)
+    span_ms = _find_span_ms(spec)
+    return max(OVERTIME * planned_ms, (span_ms or 0) + planned_ms, LEAST_LIMIT_MS)
+
+
+def _find_span_ms(spec: Spec) -> int | None:
+    """Return the time from the launch to the deadline, where both are given."""
+    launch, deadline = spec.simulation.launch_at, spec.deadline
+    if launch is None or deadline is None:
+        return None
+    return wall_ms_of(deadline.at) - wall_ms_of(launch)
+
+
 def _weigh_tokens(spec: Spec) -> int:
     """Return the tokens of the plan, each counted by its FLOPs over those of the first context."""
     stages, total = spec.schedule.context, spec.total_steps
@@ -185,6 +214,27 @@ def make_sources(tokens: Mapping[str, int]) -> dict[str, SourceFiles]:
 # --- whether the run could live as supposed ---
 
 
+def _check_span(spec: Spec, paces: list[Pace]) -> Iterable[Finding]:
+    """The plan and the deadline end within what can be rehearsed."""
+    days, launch = plan_ms(spec, paces) // DAY_MS, spec.simulation.launch_at
+    if days > MOST_DAYS:
+        bound = f"the plan takes {days} days at that pace; at most {MOST_DAYS} are rehearsed"
+        slowest = min(it.tokens_per_second for it in paces)
+        yield "simulation.long", _name_pace(spec), slowest, bound
+    span_ms = _find_span_ms(spec)
+    if span_ms is not None and spec.deadline is not None and span_ms > MOST_DAYS * DAY_MS:
+        bound = f"it must lie within {MOST_DAYS} days of simulation.launchAt ({launch})"
+        yield "simulation.far", "spec.deadline.at", spec.deadline.at, bound
+
+
+def _name_pace(spec: Spec) -> str:
+    """Return the field that the pace comes from."""
+    if spec.simulation.throughput:
+        return PACE_FIELD
+    is_share = spec.simulation.mfu_percent is not None
+    return "spec.simulation.mfuPercent" if is_share else "spec.gate.minTokensPerSecond"
+
+
 def check_supposed(spec: Spec) -> Iterable[Finding]:
     """A restart and a save end within the deadlines of their phases, and failures can be told."""
     supposed, faults = spec.simulation, spec.faults
@@ -204,7 +254,6 @@ def check_supposed(spec: Spec) -> Iterable[Finding]:
             shown = format_duration(supposed_ms)
             yield "simulation.limit", f"spec.simulation.{name}", shown, bound
     yield from _check_count(spec)
-    yield from _check_step(spec)
 
 
 def _check_count(spec: Spec) -> Iterable[Finding]:
@@ -217,12 +266,27 @@ def _check_count(spec: Spec) -> Iterable[Finding]:
             f" at most {MOST_FAILURES} are rehearsed"
         )
         yield "simulation.many", "spec.simulation.failures", None, bound
+    every_ms = supposed.changes.every
+    if every_ms and planned_ms // every_ms > MOST_CHANGES:
+        least = format_duration(-(-planned_ms // MOST_CHANGES))
+        bound = f"at most {MOST_CHANGES} changes are rehearsed: it must be at least {least}"
+        shown = format_duration(every_ms)
+        yield "simulation.many-changes", "spec.simulation.changes.every", shown, bound
+    every = spec.checkpoints.every_steps
+    if spec.total_steps // every > MOST_SAVES:
+        bound = f"at most {MOST_SAVES} saves are rehearsed, of {spec.total_steps} steps"
+        yield "simulation.many-saves", "spec.checkpoints.everySteps", every, bound
 
 
-def _check_step(spec: Spec) -> Iterable[Finding]:
-    """A step takes a millisecond at least, which is the grain of virtual time."""
-    fastest = max(it.tokens_per_second for it in spec.simulation.throughput)
+def _check_step(spec: Spec, paces: list[Pace]) -> Iterable[Finding]:
+    """A step takes a millisecond, the grain of virtual time, and ends before it counts as stuck."""
+    fastest = max(it.tokens_per_second for it in paces)
     most = spec.batch.tokens_per_step * SECOND_MS
     if fastest > most:
         bound = f"it must be at most {most}: a step of {spec.batch.tokens_per_step} tokens in 1 ms"
-        yield "simulation.fast", "spec.simulation.throughput", fastest, bound
+        yield "simulation.fast", _name_pace(spec), fastest, bound
+    slowest, limit_ms = min(it.tokens_per_second for it in paces), spec.faults.deadlines.step
+    if most >= slowest * limit_ms:
+        limit = f"faults.deadlines.step ({format_duration(limit_ms)})"
+        bound = f"a step of {spec.batch.tokens_per_step} tokens must end within {limit}"
+        yield "simulation.slow", _name_pace(spec), slowest, bound

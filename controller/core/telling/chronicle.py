@@ -11,11 +11,13 @@ from controller.core.actions import (
     CloseProposal,
     Complete,
     Evaluate,
+    Halt,
     LaunchGang,
     Propose,
     PublishPlan,
     RecordAdoption,
     RecordIntent,
+    Rest,
 )
 from controller.core.fold import Record
 from controller.core.policy import Policy
@@ -79,6 +81,8 @@ class Chronicle:
     adoptions: Sequence[Adoption] = ()
     deadlines: Sequence[Deadline] = ()
     """That of the launch first, then one for each time it was moved."""
+    rests: Sequence[Instant] = ()
+    """When the owner's word, or a halt, had brought the gang down."""
     completed_at: Instant | None = None
     """When the horizon was reached and the last checkpoint verified; None where a gang was started
     after that, or it never was."""
@@ -92,6 +96,7 @@ class _Scribe:
     stories: dict[str, Story] = field(default_factory=dict[str, Story])
     adoptions: dict[str, Adoption] = field(default_factory=dict[str, Adoption])
     deadlines: list[Deadline] = field(default_factory=list[Deadline])
+    rests: list[Instant] = field(default_factory=list[Instant])
     completed_at: Instant | None = None
     attempts: int = 0
 
@@ -105,6 +110,8 @@ class _Scribe:
                 self.completed_at = None
             case Complete():
                 self.completed_at = self.completed_at or at
+            case Rest() | Halt():
+                self.rests.append(at)
             case RecordAdoption():
                 adoption = Adoption(action.plan_sha, at, self.attempts)
                 self.adoptions.setdefault(action.plan_sha, adoption)
@@ -169,6 +176,7 @@ def read_chronicle(records: Iterable[Record]) -> Chronicle:
         stories=tuple(scribe.stories.values()),
         adoptions=tuple(scribe.adoptions.values()),
         deadlines=tuple(scribe.deadlines),
+        rests=tuple(scribe.rests),
         completed_at=scribe.completed_at,
         read_at=read_at,
     )

@@ -159,7 +159,8 @@ def _describe_progress(progress: ProgressView | Unknown | None) -> str:
     done = progress.completed_steps
     parts = [
         f"attempt {progress.attempt}: {'no step' if done is None else f'step {done:,}'} completed,"
-        f" the log grew {show_seconds(progress.grown_age_ms)} ago",
+        # By this controller's own eyes: a later one knows nothing of the time before it.
+        f" not seen to grow for {show_seconds(progress.grown_age_ms)} since this controller looks",
         f"highest step {progress.highest_step:,}",
     ]
     if progress.plan_sha is not None:
@@ -169,7 +170,7 @@ def _describe_progress(progress: ProgressView | Unknown | None) -> str:
     if progress.replay_mismatch_step is not None:
         parts.append(f"the replayed loss of step {progress.replay_mismatch_step:,} differs")
     if progress.loss_micronats is not None:
-        parts.append(f"loss {progress.loss_micronats / MICRO:.4f} nats")
+        parts.append(f"mean loss of the newest steps {progress.loss_micronats / MICRO:.4f} nats")
     return "; ".join([*parts, *_describe_pace(progress.pace)])
 
 

@@ -3,6 +3,7 @@
 Part of summary.json. What does not apply is None, never zero.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -178,7 +179,8 @@ def find_counterfactual_ms(course: Course) -> int | None:
     """Return when the run would have finished at its original horizon; None unless it finished.
 
     The steps after the fork, at the mean wall time that those after the fork really took: saves,
-    evaluations and outages included. What followed the last step stays as it was.
+    evaluations and outages included. What befell the run once stays as it was: the owner's pauses
+    after the fork, and what followed the last step.
     """
     horizon, finished_ms = course.horizon, _finished_ms(course)
     if horizon is None or finished_ms is None:
@@ -188,9 +190,29 @@ def find_counterfactual_ms(course: Course) -> int | None:
     if before is None or last is None or final <= fork:
         return None
     fork_ms, last_ms = before.wall_s * MS_PER_S, last.wall_s * MS_PER_S
-    step_ms = (last_ms - fork_ms) / (final - fork)
+    paused_ms = _measure_pauses(course, fork, final)
+    step_ms = (last_ms - fork_ms - paused_ms) / (final - fork)
     left = course.memory.genesis.total_steps - fork
-    return round(fork_ms + left * step_ms + (finished_ms - last_ms))
+    return round(fork_ms + paused_ms + left * step_ms + (finished_ms - last_ms))
+
+
+def _measure_pauses(course: Course, fork: int, final: int) -> float:
+    """Return the milliseconds between steps from `fork - 1` to `final - 1` in which a rest began.
+
+    From the step before it to the beginning of the one after it: leaving, waiting and starting.
+    """
+    rests = [it.wall_ms for it in course.chronicle.rests]
+    if not rests:
+        return 0.0
+    records = [it for step, it in course.surviving.items() if fork - 1 <= step < final]
+    ends = [it.wall_s * MS_PER_S for it in records]
+    # Of two rests between the same steps the time counts once.
+    places = {bisect_right(ends, at) for at in rests}
+    return sum(
+        max(0.0, ends[at] - records[at].step_s * MS_PER_S - ends[at - 1])
+        for at in places
+        if 0 < at < len(ends)
+    )
 
 
 # --- the learning rate as received ---

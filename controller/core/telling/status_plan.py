@@ -12,7 +12,7 @@ from controller.core.readings import Instant, Unknown
 from controller.core.replan import explain_silence
 from controller.core.snapshot import ProgressView, Snapshot
 from controller.core.telling.prospect import find_fork
-from controller.core.terms import Terms
+from controller.core.terms import PERMILLE, Terms
 
 Status = dict[str, object]
 
@@ -173,6 +173,37 @@ def _describe_evaluation(memory: Memory) -> Status | None:
     }
 
 
+def find_newest(memory: Memory) -> Forecast | None:
+    """Return the newest evaluation's forecast at the open proposal's horizon.
+
+    None without an open proposal of a horizon, and until an evaluation was made since it is open.
+    """
+    evaluation, proposal = memory.evaluation, memory.proposal
+    proposed = evaluation.proposed if evaluation is not None else None
+    if proposed is None or proposal is None:
+        return None
+    # What an evaluation said of an earlier proposal's horizon does not speak of this one.
+    is_of_it = proposed.total_steps == proposal.change.total_steps
+    return proposed if is_of_it and proposed.at_wall_ms >= proposal.at.wall_ms else None
+
+
+def describe_newest(memory: Memory) -> Status | None:
+    """Return how the open proposal stands by the newest evaluation; None where none speaks of it.
+
+    `shortfall_ms`: by how much the median finish misses the due instant, 0 where it does not.
+    """
+    found, target = find_newest(memory), memory.policy.terms.target_percent
+    if found is None:
+        return None
+    due = found.due_wall_ms
+    return {
+        **describe_forecast(found),
+        "shortfall_ms": 0 if due is None else max(0, found.p50_wall_ms - due),
+        "target_percent": target,
+        "meets_target": (found.on_time_permille or 0) >= target * PERMILLE,
+    }
+
+
 def describe_open(memory: Memory, pace: PaceView | None, now: Instant) -> Status | None:
     """Return the open proposal and how long its owner has; None without one.
 
@@ -183,7 +214,11 @@ def describe_open(memory: Memory, pace: PaceView | None, now: Instant) -> Status
     if proposal is None:
         return None
     terms = memory.policy.terms
-    found = {**describe_proposal(proposal, terms), "deadline": terms.deadline_wall_ms}
+    found = {
+        **describe_proposal(proposal, terms),
+        "deadline": terms.deadline_wall_ms,
+        "newest": describe_newest(memory),
+    }
     is_dated = proposal.change.kind != "execution" and pace is not None
     fork = find_fork(memory, proposal, pace) if is_dated else None
     if memory.approval is not None:

@@ -123,9 +123,17 @@ def _describe_replays(evidence: Evidence) -> dict[str, object]:
     compared = [it for it in replays if is_comparable(it, chain, shas)]
     return {
         "replayed_steps": len(replays),
+        "left_steps": _count_left(evidence),
         "replay_compared_steps": len(compared),
         "replay_max_loss_difference": max(map(loss_difference, compared), default=None),
     }
+
+
+def _count_left(evidence: Evidence) -> int:
+    """Return the steps trained on lines that the run left, or beyond where it left one."""
+    surviving = evidence.course.surviving
+    ran = {(record.line, record.step) for it in evidence.histories for record in it.steps}
+    return sum(step not in surviving or surviving[step].line != line for line, step in ran)
 
 
 def _describe(incident: Incident, histories: Sequence[AttemptHistory]) -> dict[str, object]:

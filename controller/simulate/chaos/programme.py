@@ -19,18 +19,27 @@ from controller.simulate.chaos.pairs import (
 )
 
 PAIRS_OF_REST, REST = 3, 5
-"""Of the lives that follow the singles, three of five are pairs, the others are left to chance."""
+"""Of the lives that follow the singles, three of five are pairs, the others are left to chance.
+
+Where that is too few for all ordered pairs, and there is room for them, they are all lived.
+"""
 Triple = tuple[str, str, str]
 
 
 def list_names(seed: int, count: int) -> list[str]:
     """Return the names of the campaign's lives; `count` below the singles cuts them short."""
     singles = [blow.name for blow in list_singles(seed)][:count]
-    paired = (count - len(singles)) * PAIRS_OF_REST // REST
+    paired = share_pairs(count - len(singles), len(ALL_FAULTS))
     chances = count - len(singles) - paired
     pairs = [blow.name for blow in islice(turn_pairs(seed), paired)]
     first = seed * count
     return [*singles, *pairs, *(str(first + number) for number in range(chances))]
+
+
+def share_pairs(rest: int, faults: int) -> int:
+    """Return how many of the lives that follow the singles are pairs of so many faults."""
+    share = rest * PAIRS_OF_REST // REST
+    return max(share, faults**2) if faults**2 <= rest else share
 
 
 def turn_pairs(seed: int) -> Iterator[Blow]:

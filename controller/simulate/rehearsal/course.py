@@ -8,10 +8,12 @@ from random import Random
 from statistics import NormalDist
 
 from controller.core.declared.simulation import DAY_MS, Simulation
+from controller.core.declared.supposition import MOST_CHANGES
 
 NORMAL = NormalDist()
 LEAST_FACTOR, MOST_FACTOR = 0.25, 4.0
 """Drift and jumps never take the pace further from what is declared."""
+MOST_JUMPS = 3 * MOST_CHANGES
 PERMILLE, PERCENT = 1_000, 100
 
 
@@ -78,12 +80,15 @@ def _drift(supposed: Simulation, seed: int, days: int) -> Iterator[float]:
 
 
 def _jump(supposed: Simulation, seed: int, days: int) -> Iterator[tuple[int, float]]:
-    """Yield (milliseconds since the launch, factor) of each jump, up or down alike."""
+    """Yield (milliseconds since the launch, factor) of each jump, up or down alike.
+
+    After `MOST_JUMPS` the pace stays: so many come only long after the plan's time.
+    """
     changes = supposed.changes
     if not changes.every:
         return
     random, factor, at_ms = open_stream(seed, "changes"), 1.0, 0
-    while True:
+    for _ in range(MOST_JUMPS):
         at_ms += draw_wait(random.random(), changes.every)
         if at_ms >= days * DAY_MS:
             return

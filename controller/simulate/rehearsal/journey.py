@@ -11,7 +11,12 @@ from contract.wire import Phase
 from controller.core.declared.planning import make_genesis, make_policy, wall_ms_of
 from controller.core.declared.simulation import DAY_MS, Owner, Simulation
 from controller.core.declared.spec import RunFile
-from controller.core.declared.supposition import count_declared, make_sources, plan_ms
+from controller.core.declared.supposition import (
+    MOST_FAILURES,
+    count_declared,
+    find_limit_ms,
+    make_sources,
+)
 from controller.core.memory import Memory
 from controller.core.snapshot import OwnerIntent
 from controller.runtime.reconcile import Reconciler
@@ -30,8 +35,9 @@ from controller.simulate.rehearsal.spending import WAITING, Spending
 from controller.simulate.rehearsal.tale import Outcome, Rehearsal, SparesTold
 from controller.simulate.shelf import Shelf
 
-OVERTIME = 3
-"""A run that takes so many times what its steps need is given up."""
+MOST_CASES = 3 * MOST_FAILURES
+"""Failures that strike before a run is given up, however slowly it gets on."""
+VAIN_LOOKS, MOST_DOUBLINGS = 500, 20
 MOST_RESUMES = 8
 """In a row without a new step: whatever halts it then, the owner's patience does not cure it."""
 START_MS = 100_000 * DAY_MS
@@ -53,6 +59,8 @@ class Drive:
     _is_resuming: bool = False
     _vain_resumes: int = 0
     _resumed_step: int = -1
+    _count: int = 0
+    _vain_looks: int = 0
     reconciler: Reconciler = field(init=False)
 
     def __post_init__(self) -> None:
@@ -73,7 +81,8 @@ class Drive:
 
     def run(self, limit_ms: int) -> Outcome:
         """Live until the run is completed, given up, or the time is over."""
-        while self.site.agenda.now_ms < limit_ms:
+        cases = self.site.grounds.casebook.cases
+        while self.site.agenda.now_ms < limit_ms and len(cases) < MOST_CASES:
             decision = self.reconciler.pass_once()
             self.passes += 1
             memory = self.memory
@@ -86,8 +95,19 @@ class Drive:
                 return "halted"
             self._answer(memory)
             wake_ms = choose_wake_ms(self.site, memory, decision, self.attention.detect_ms)
+            wake_ms = self._stretch(wake_ms)
             self.attention.rest(min(wake_ms, limit_ms - self.site.agenda.now_ms))
         return "unfinished"
+
+    def _stretch(self, wake_ms: int) -> int:
+        """Return a rest twice as long for each so many looks after which nothing was recorded.
+
+        Such as while a controller without sight waits to see an end; what happens still wakes it.
+        """
+        count = self.site.scroll.count
+        self._vain_looks = self._vain_looks + 1 if count == self._count else 0
+        self._count = count
+        return wake_ms << min(self._vain_looks // VAIN_LOOKS, MOST_DOUBLINGS)
 
     def _is_lost(self, memory: Memory) -> bool:
         shelf = self.site.shelf
@@ -149,15 +169,15 @@ def rehearse(
     controller also looks that often, to see that nothing escapes it otherwise.
     """
     spec = run_file.spec
-    planned_ms = plan_ms(spec, spec.simulation.throughput)
-    site, plan = _make_site(run_file, seed, OVERTIME * planned_ms)
+    limit_ms = find_limit_ms(spec)
+    site, plan = _make_site(run_file, seed, limit_ms)
     attention = Attention(site.agenda, spec.simulation.detect, poll_ms)
     site.grounds.alert = attention.alert
     site.scroll.on_line = on_line
     drive = Drive(site, plan, spec.simulation.owner, attention)
     site.follow_course()
     _note_days(drive, on_day)
-    outcome = drive.run(OVERTIME * planned_ms)
+    outcome = drive.run(limit_ms)
     site.grounds.casebook.close()
     assert not site.violations, site.violations[0]
     return _tell(drive, seed, outcome)
@@ -243,7 +263,7 @@ def _tell(drive: Drive, seed: int, outcome: Outcome) -> Rehearsal:
     return Rehearsal(
         seed=seed,
         outcome=outcome,
-        why="" if finished is not None else (memory.halted or "it was still training"),
+        why="" if finished is not None else (memory.halted or "given up before its last step"),
         launched_wall_ms=launched,
         ended_wall_ms=agenda.wall_ms,
         finished_wall_ms=finished,

@@ -9,7 +9,8 @@ from contract.plan import Frozen
 
 Outcome = Literal["completed", "halted", "lost", "unfinished"]
 """Halted: again and again without a new step. Lost: no checkpoint is left that it could start from.
-Unfinished: not done in three times the time that its steps need."""
+Unfinished: given up after three times the time that its steps need, the deadline and the plan's
+time once more, or 30 days, whichever is the latest (controller/core/declared/supposition.py)."""
 
 
 class IncidentTold(Frozen):

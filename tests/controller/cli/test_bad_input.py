@@ -66,9 +66,10 @@ def test_unknown_run_is_named_with_those_that_are_there(verb, folder, run_ctl):
     extra = " kill 0" if verb == "drill" else ""
     code, _, err = run_ctl(f"ctl {verb} nosuch{extra}")
     assert code == Code.BAD_INPUT
-    assert "Next: ctl status" in err
+    assert "Next: ctl launch FILE, or --runs-dir" in err
     assert 'no run "nosuch"' in err
     assert not (folder / "runs").exists()
+    assert run_ctl("ctl launch run.yaml --dry-run")[0] == Code.DONE
 
 
 @pytest.mark.parametrize(

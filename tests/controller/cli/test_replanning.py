@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from contract import wire
+from contract.plan import ROOT_LINE
 from controller.adapters import given
 from controller.cli import replanning
 from controller.cli.codes import Code
@@ -16,7 +17,8 @@ from controller.cli.entries import describe_record
 from controller.cli.peek import Controller, View
 from controller.cli.proposals import describe_differences, describe_report
 from controller.cli.shape import is_status
-from controller.cli.wording import chance_of, describe, describe_line, show_span
+from controller.cli.watching import list_news
+from controller.cli.wording import FIRST_LINE, chance_of, describe, describe_line, show_span
 from controller.core.proposal import Change
 from controller.core.telling.status import build_status
 from tests.plan_runs import SLOW_STEP_S, a_dated_run, a_late_run
@@ -98,10 +100,39 @@ def test_proposal_is_shown_with_price_proofs_plans_and_what_to_type():
 
 
 def test_floor_proposal_names_the_shortfall():
-    run = a_late_run(deadline_wall_ms=a_dated_run().now.wall_ms + 5_000_000)
+    run = a_late_run(deadline_wall_ms=a_dated_run().now.wall_ms + 8_000_000)
     text = shown(run)
     assert "the target cannot be met by any horizon allowed" in text
-    assert "still misses due by 1 h 27 min, the deadline by 1 h 27 min" in text
+    assert "still misses due by 37 min 40 s, the deadline by 37 min 40 s" in text
+
+
+def test_open_proposal_is_shown_with_what_the_newest_evaluation_says_of_it():
+    run = a_late_run(deadline_wall_ms=a_dated_run().now.wall_ms + 10_000_000)
+    made = a_view(run).status["proposal"]
+    assert made["newest"] is None
+    assert "newest" not in describe(a_view(run)) + shown(run)
+    run.train_and_pass(40, step_s=20)
+    view = a_view(run)
+    newest, after = view.status["proposal"]["newest"], made["facts"]["after"]
+    assert newest["on_time_permille"] < after["on_time_permille"]
+    assert (newest["target_percent"], newest["meets_target"]) == (80, False)
+    assert newest["shortfall_ms"] == newest["p50"] - newest["due"] > made["facts"]["shortfall_ms"]
+    chance, doubt = chance_of(newest), "it does NOT meet the target of 80% now"
+    told = f"-> {chance_of(after)} as made, {chance} by the newest evaluation: {doubt}. Next: "
+    assert told in describe(view)
+    (row,) = [line for line in shown(run).splitlines() if line.startswith("newest")]
+    assert f"P(on time) {chance}" in row
+    assert f"the median misses due by {show_span(newest['shortfall_ms'])}: {doubt}" in row
+    # To whoever looks on, the proposal is told once, and not again with each evaluation.
+    news = [text for _, text in list_news(view) if " proposal " in text]
+    assert [chance in text for text in news] == [False]
+
+
+def test_open_proposal_that_meets_its_target_still_is_not_doubted():
+    run = a_late_run()
+    run.train_and_pass(40)
+    assert "by the newest evaluation. Next: " in describe(a_view(run))
+    assert "NOT meet" not in describe(a_view(run)) + shown(run)
 
 
 def test_without_a_proposal_horizons_and_the_reason_for_silence_are_shown():
@@ -220,6 +251,14 @@ def test_status_has_a_row_for_forecast_lag_proposal_and_revision():
     assert "steps; in " in describe(a_view(revised))
 
 
+def test_status_names_the_line_unless_it_is_the_first():
+    run = a_late_run()
+    assert FIRST_LINE == ROOT_LINE == a_view(run).status["plan"]["line"]
+    assert "\nline" not in describe(a_view(run))
+    text = describe(a_view(run, plan={"line": "main-2"}))
+    assert re.search(r"\nline +main-2, opened by ctl resume --from\n", text)
+
+
 def test_log_tells_what_each_step_of_a_revision_was():
     run = a_late_run()
     proposal = run.memory.proposal.id
@@ -327,7 +366,7 @@ def test_run_at_rest_is_not_replanned(state, told, launched, run_ctl):
 def test_run_that_is_not_there_is_named(launched, run_ctl):
     code, _, err = run_ctl("ctl replan prob")
     assert code == Code.BAD_INPUT
-    assert 'holds no run "prob"' in err
+    assert 'holds no run "prob"; runs there: probe. Next: ctl status' in err
 
 
 # --- a word on the proposal of a run at rest ---

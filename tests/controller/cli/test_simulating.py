@@ -12,6 +12,7 @@ from controller.cli.rehearsing import Job, hear, rehearse_all
 from controller.cli.simulating import compare, is_behind
 from controller.cli.tallying import (
     Given,
+    apportion,
     count_done_by,
     describe_json,
     find_quantile,
@@ -52,7 +53,7 @@ def test_table_tells_finish_time_and_incidents(run_ctl):
     rows = {line.split("  ")[0]: line for line in told.splitlines()}
     assert code == 0
     assert "plan       1 min 42 s when nothing fails" in told
-    assert {"probe", "finish", "horizon", "time", "incidents", "proposals", "spares"} <= set(rows)
+    assert {"probe", "finish", "horizon", "time", "failures", "proposals", "spares"} <= set(rows)
     assert "productive" in rows["time"]
     assert "1 run, seed 0, launched 2026-01-01" in rows["probe"]
 
@@ -67,7 +68,8 @@ def test_json_holds_every_rehearsal_and_their_sum(run_ctl):
     spent = sum(rehearsal["account"].values())
     assert spent == rehearsal["ended_wall_ms"] - rehearsal["launched_wall_ms"]
     assert file["finish_ms"]["p50"] == spent
-    assert [it["on_time_permille"] for it in file["by_deadline"]] == [0]
+    assert [it["done"] for it in file["by_deadline"]] == [0]
+    assert sum(file["account_permille"].values()) == 1_000
 
 
 def test_files_are_compared_on_the_same_seeds_in_two_processes(paced, run_ctl):
@@ -89,7 +91,7 @@ def test_run_that_misses_its_deadline_half_the_time_is_behind(paced, run_ctl):
     (paced / "run.yaml").write_text(GOOD + deadline + launch)
     code, told, _ = run_ctl("ctl simulate run.yaml --runs 1")
     assert code == 3
-    assert "0.0% of the runs, by" in told
+    assert "0 of 1 runs, by" in told
 
 
 def test_racks_are_rehearsed_and_neither_launched_nor_measured(paced, run_ctl):
@@ -189,7 +191,7 @@ def test_quantile_counts_runs_that_never_finish():
 def test_share_on_time_and_by_another_deadline_differ():
     runs = [a_rehearsal(seed, days=days) for seed, days in enumerate((85, 92, None))]
     assert tally_of(*runs).on_time_permille == 333
-    assert count_done_by(runs, 92 * DAY_MS) == 666
+    assert count_done_by(runs, 92 * DAY_MS) == 2
 
 
 def test_behind_is_below_half_on_time():
@@ -200,13 +202,23 @@ def test_behind_is_below_half_on_time():
 
 def test_account_of_all_runs_is_shared_by_phase():
     runs = [a_rehearsal(days=80), a_rehearsal(1, days=100, account={"productive": 100 * DAY_MS})]
-    assert tally_of(*runs).account_permille == {"productive": 955, "restore": 44}
+    assert tally_of(*runs).account_permille == {"productive": 956, "restore": 44}
 
 
-def test_incidents_are_told_by_class_with_their_cost_and_what_they_were_taken_for():
-    incidents = [an_incident(), an_incident(cost_ms=0, cause=None), an_incident("hang")]
+@pytest.mark.parametrize("amounts", [[1, 1, 1], [5], [997, 2, 1], [1] * 7, [10**15, 1, 10**14]])
+def test_shares_sum_to_the_whole_and_none_is_off_by_one(amounts):
+    shares = apportion(amounts, 1_000)
+    assert sum(shares) == 1_000
+    for amount, found in zip(amounts, shares, strict=True):
+        assert abs(found - 1_000 * amount / sum(amounts)) < 1
+
+
+def test_failures_are_told_by_class_with_their_cost_and_what_they_were_taken_for():
+    lesser = an_incident(cost_ms=0, cause=None, attempt=None)
+    incidents = [an_incident(), lesser, an_incident("hang")]
     kinds = tally_of(a_rehearsal(incidents=incidents)).kinds
     assert list(kinds) == ["gpu", "hang"]
+    assert (kinds["gpu"].failures, kinds["gpu"].incidents) == (2, 1)
     assert kinds["gpu"].mean_cost_ms == 1_800_000
     assert kinds["gpu"].causes == {"error": 1}
 
@@ -230,6 +242,7 @@ def test_comparison_has_a_cell_for_each_head():
     heads, first, second = compare([tally_of(a_rehearsal()), late])
     assert len(heads) == len(first) == len(second)
     assert "not at all" in second
+    assert dict(zip(heads, second, strict=True))["on time"] == "0 of 1"
 
 
 # --- the picture ---
@@ -244,13 +257,15 @@ def test_picture_is_the_same_bytes_and_follows_the_screen():
     told = tally_of(
         *(a_rehearsal(seed, days=80.0 + seed) for seed in range(3)),
         a_rehearsal(3, days=None, proposals=[a_proposal(), void]),
-        given=[Given("82d", 82 * DAY_MS, 500)],
+        given=[Given("82d", 82 * DAY_MS, 2)],
     )
     other = tally_of(a_rehearsal(days=70), file="<b>&.yaml")
     first, second = (write_svg(found_of(told, other)) for _ in range(2))
     assert first == second
     assert "prefers-color-scheme: dark" in first
     assert "#0101" not in first
+    assert "asked about: day 82" in first
+    assert "deadline: day 90" in first
     assert not re.search(r"<b>|<script|https?://(?!www\.w3\.org)", first)
 
 
@@ -262,7 +277,10 @@ def test_page_holds_the_figures_beside_the_picture():
     assert "not at all" in page
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
-    assert page.count("<svg") == 1
+    assert page.count("<svg") == 2
+    assert "<thead><tr><th>file" in page
+    names = re.findall(r'\bid="([^"]*)"', page)
+    assert len(names) == len(set(names))
 
 
 def test_drawing_is_done_by_a_process_of_its_own(paced, run_ctl):

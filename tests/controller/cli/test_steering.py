@@ -164,3 +164,17 @@ def test_same_deadline_again_confirms_a_clock_that_jumped(
     (launched / wire.STATUS_FILE).write_text(json.dumps(status | {"notes": [note]}))
     run_ctl("ctl launch run.yaml --detach")
     assert [it.verb for it in heard] == ["amend"]
+
+
+# --- a run that nobody steers ---
+
+
+def test_resume_that_detaches_starts_a_controller_and_waits_for_nothing(
+    launched, run_ctl, monkeypatch
+):
+    started = []
+    monkeypatch.setattr(deps, "start_controller", started.append)
+    monkeypatch.setattr(deps, "read_memory", lambda _: None)  # nothing was decided yet
+    code, _, err = run_ctl("ctl resume probe --detach")
+    assert (code, [path.name for path in started]) == (Code.DONE, ["probe"])
+    assert "Next: ctl status probe --watch" in err

@@ -8,7 +8,7 @@ from controller.core.proposal import Change, WantedStage
 from controller.core.replan import explain_silence
 from controller.core.terms import PERMILLE
 from tests.builders import verbs_of
-from tests.plan_runs import EVERY_MS, STEPS, TERMS, a_dated_run, a_late_run
+from tests.plan_runs import EVERY_MS, SLOW_STEP_S, STEPS, TERMS, a_dated_run, a_late_run
 
 
 def open_proposal(run):
@@ -173,6 +173,29 @@ def test_only_the_floor_is_reachable_and_says_by_how_much_the_deadline_is_missed
     assert proposal.facts.shortfall_ms > 0
     run.train_and_pass(20)
     assert run.memory.approval is None, "never approved by the mode"
+
+
+@pytest.mark.parametrize("left_ms", [1_300_000, 7_000_000])
+def test_cut_that_gains_nothing_is_declined_and_the_next_evaluation_judges_anew(left_ms):
+    run = a_dated_run(deadline_wall_ms=a_dated_run().now.wall_ms + left_ms)
+    run.train_and_pass(60)
+    rules = run.train_and_pass(60, step_s=SLOW_STEP_S)
+    assert rules.count("propose") > 1, "once for each evaluation"
+    assert rules.count("propose") <= rules.count("evaluate")
+    assert run.memory.proposal is None
+    assert run.memory.closed == []
+    chance = "0%" if left_ms < 1_700_000 else "<0.1%"
+    why = f"no horizon allowed meets the due date: P(on time) is {chance} at the floor of 750 steps"
+    silence = explain_silence(run.snapshot(), run.memory)
+    assert silence == f"{why}; the next evaluation judges anew"
+    assert run.memory.last_decision[:2] == ("propose", why)
+    assert run.memory.evaluation is not None, "it can be seen still"
+    assert rebuilt_equal(run)
+
+
+def test_cut_that_gains_a_thousandth_is_the_owners_to_judge():
+    run = a_late_run(deadline_wall_ms=a_dated_run().now.wall_ms + 7_500_000)
+    assert open_proposal(run).facts.after.on_time_permille == 1
 
 
 def test_cut_too_small_for_a_revision_is_made_as_large_as_one():

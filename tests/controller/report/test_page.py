@@ -13,17 +13,22 @@ from controller.report.page import write_page, write_text
 from controller.report.style import ROLES
 from controller.report.trail import follow
 from tests.chronicles import (
+    AGAIN_S,
     FORK,
+    LAUNCHED_S,
+    PLAN,
     SHORTER,
     STEPS,
     TERMS,
     Scroll,
     Told,
+    a_forecast,
     a_shortened_run,
     an_evaluation,
     told,
     until_proposed,
 )
+from tests.histories import attempt
 
 
 def dossier_of(run, **changes):
@@ -269,6 +274,63 @@ def test_every_kind_of_run_has_a_page_that_says_where_it_stands(make):
     Reader(page)
     ids = [it.proposal.id for it in run.evidence.chronicle.stories]
     assert f'<p class="lead">{KINDS[make].format(id=(*ids, "")[0])}</p>' in page
+
+
+def judged_anew(chance):
+    """Return a run whose open proposal was evaluated once more, with this chance."""
+    scroll, proposal = until_proposed()
+    evaluation = an_evaluation(146, 90, 2.0, 1).model_copy(
+        update={"proposed": a_forecast(146, 90, 2.0, SHORTER, chance)}
+    )
+    return told(scroll.decide(146, evaluation), last=92), proposal.id
+
+
+def test_open_proposal_that_misses_its_target_by_now_says_so():
+    run, key = judged_anew(6)
+    page = page_of(run)
+    assert "P(on time) 91.2%" in page
+    assert "P(on time) 0.6%, of 2023-11-14 22:15:46 UTC" in page
+    assert '<span class="bad">NOT met by now: P(on time) is under 80%</span>' in page
+    assert (
+        f"(ctl replan sim --approve {key}), though it does NOT meet the target of 80% now:"
+        " P(on time) 0.6%."
+    ) in page
+    page = page_of(judged_anew(800)[0])
+    assert "P(on time) 80%, of 2023-11-14 22:15:46 UTC" in page
+    assert "NOT m" not in page
+
+
+def test_chance_once_the_due_instant_passed_is_certain_as_in_the_log():
+    scroll = until_proposed()[0].decide(650, an_evaluation(650, 300, 2.0, 0))
+    page = page_of(told(scroll, last=302))
+    assert "LATE with P(on time) 0%; " in page
+    assert "&lt;0.1%" not in page
+
+
+def test_steps_of_a_line_that_was_left_are_counted_apart_from_replays():
+    scroll = Scroll().launch(0, 1).launch(AGAIN_S, 2)
+    line = PLAN.lineage[0].model_copy(update={"name": "main-2", "fork_step": 20})
+    changes = {"kind": "line", "parent": PLAN.sha, "effective": 20}
+    lineage = [*PLAN.lineage, line]
+    scroll.open_line(140, PLAN.model_copy(update={**changes, "lineage": lineage}))
+    histories = [
+        attempt(1, LAUNCHED_S, range(40)),
+        attempt(2, LAUNCHED_S + 60, range(35, 41)),
+        attempt(3, LAUNCHED_S + 150, range(20, 30), line="main-2"),
+    ]
+    text = write_text(dossier_of(Told(scroll, histories)))
+    # 20 to 40 of the first line; 35 to 39 were trained twice on it.
+    assert "21 steps on lines that the run left" in text
+    assert "5 steps trained again on their own line" in text
+    assert "lines that the run left" not in write_text(dossier_of(told(a_shortened_run())))
+
+
+def test_cost_of_an_incident_before_the_first_step_says_from_where_it_counts():
+    scroll = Scroll().launch(0, 1).kill(5, 1, -1).launch(AGAIN_S, 2)
+    first, second = attempt(1, LAUNCHED_S, range(0)), attempt(2, LAUNCHED_S + 8, range(9))
+    start = "An incident before the first step costs the time from that launch to the first step"
+    assert start in page_of(Told(scroll, [first, second]))
+    assert start not in page_of(told(a_shortened_run()))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ spec:
   schedule:
     peakLearningRate: {{matrix: "0.003", other: "0.003"}}
     context: [{context}]
-  evaluation: {{everySteps: 3_000, sequences: 2, finalSequences: 4}}
+  evaluation: {{everySteps: {evaluate}, sequences: 2, finalSequences: 4}}
   checkpoints: {{everySteps: 100, keep: 3}}
   faults:
     deadlines: {{start: 30m, rendezvous: 10m, restore: 90m, compile: 45m, step: 15m}}
@@ -89,6 +89,8 @@ class Small:
     context: str = "{fromPercent: 0, length: 64}"
     parts: int = 128
     """Of the longest context in a block of 8,192 tokens."""
+    evaluate: int = 3_000
+    """Steps between evaluations."""
     deadline: str = ""
     throughput: str = "{fromDay: 0, tokensPerSecond: 205}"
     drift: int = 0

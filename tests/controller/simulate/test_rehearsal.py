@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from controller.core.declared.supposition import MOST_CHANGES
 from controller.core.telling.replay import replay
 from controller.ports import LedgerRecord
 from controller.simulate.book import CORE, ROOT_HASH, hash_record
-from tests.controller.simulate.rehearsals import ALL_KINDS, LATE, STEPS, play
+from controller.simulate.rehearsal.course import plot_course
+from tests.controller.simulate.rehearsals import ALL_KINDS, LATE, STEPS, Small, play
 
 SEEDS = range(6)
 STEP_MS = 19_980
@@ -283,6 +285,37 @@ def test_owner_who_never_answers_leaves_the_horizon_alone():
     assert {it.outcome for it in told.proposals} <= {"open", "expired", "void"}
     assert {it.approved_wall_ms for it in told.proposals} == {None}
     assert (told.horizon_percent, told.on_time) == (100, False)
+
+
+def test_short_run_outlives_a_repair_that_takes_longer_than_all_its_steps():
+    deadline = 'deadline: {at: "2026-01-06T00:00:00Z"}'
+    failure = "{tray: {effect: tray, every: 10m, repair: 3h}}"
+    few = {
+        "racks": 1,
+        "spare_racks": 0,
+        "trays": 1,
+        "spare_trays": 0,
+        "horizon": 200 * 4_096,
+        "evaluate": 200,
+    }
+    told = play(deadline=deadline, failures=failure, **few).told
+    plan_ms = 200 * 20_000
+    assert told.ended_wall_ms - told.launched_wall_ms > 3 * plan_ms
+    assert (told.outcome, told.on_time, told.steps) == ("completed", True, 200)
+
+
+def test_controller_that_cannot_see_an_end_looks_ever_less_often():
+    blind = "{x: {effect: blind, every: 10m, repair: 3000d}}"
+    told = play(failures=blind, horizon=400 * 4_096, evaluate=400).told
+    assert (told.outcome, told.steps) == ("unfinished", 400)
+    assert told.passes < 10_000
+
+
+def test_jumps_end_after_so_many():
+    supposed = Small().parse().spec.simulation
+    changes = supposed.changes.model_copy(update={"every": 1_000, "percent": 5})
+    course = plot_course(supposed.model_copy(update={"changes": changes}), 1, 3_000)
+    assert len(course.moments) <= 3 * MOST_CHANGES + 3_000
 
 
 def test_progress_is_told_each_day_and_at_the_end():

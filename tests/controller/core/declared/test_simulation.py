@@ -11,7 +11,13 @@ from controller.core.declared.problems import SpecError
 from controller.core.declared.run_file import parse_run_file
 from controller.core.declared.simulation import DAY_MS, FAILURES, HOUR_MS, MINUTE_MS
 from controller.core.declared.spec_rules import RULES
-from controller.core.declared.supposition import make_sources, plan_ms, suppose, work_out_throughput
+from controller.core.declared.supposition import (
+    find_limit_ms,
+    make_sources,
+    plan_ms,
+    suppose,
+    work_out_throughput,
+)
 from tests.run_files import GOOD, some_sources, spoil
 
 ROOT = Path(__file__).parents[4]
@@ -46,6 +52,12 @@ WRONG_SECTIONS = (
         "simulation.pace-order",
         "throughput: [{fromDay: 0, tokensPerSecond: 5}, {fromDay: 0, tokensPerSecond: 6}]",
         "spec.simulation.throughput.1.fromDay is 0; it must be above the day before it (0)",
+    ),
+    (
+        "simulation.paces",
+        f"throughput: [{', '.join(f'{{fromDay: {it}, tokensPerSecond: 5}}' for it in range(1_001))}"
+        "]",
+        "spec.simulation.throughput is of 1001 paces; at most 1000",
     ),
     ("simulation.peak", "mfuPercent: 20", "fleet.peakFlopsPerDevice"),
     ("simulation.drift", "driftPermille: 101", "0 to 100"),
@@ -299,9 +311,82 @@ def test_failures_beyond_counting_are_refused():
     assert [it.rule for it in found] == ["simulation.many"]
 
 
+ABSURD = (
+    (
+        "simulation.many-changes",
+        spoil(PACED, "{throughput", "{changes: {every: 1ms, percent: 5}, throughput"),
+        "spec.simulation.changes.every is 1ms; at most 20000 changes are rehearsed",
+    ),
+    (
+        "simulation.far",
+        '  deadline: {at: "2127-01-01T00:00:00Z"}\n'
+        + spoil(PACED, "{throughput", '{launchAt: "2027-01-01T00:00:00Z", throughput'),
+        "it must lie within 3660 days of simulation.launchAt (2027-01-01T00:00:00Z)",
+    ),
+)
+
+
+@pytest.mark.parametrize(("rule", "text", "words"), ABSURD)
+def test_what_would_take_more_than_memory_and_time_is_refused(rule, text, words):
+    found = refusals_of(GOOD + text)
+    assert [it.rule for it in found] == [rule]
+    assert words in str(found[0])
+
+
+def test_plan_of_centuries_is_refused_before_its_launch_is_worked_out():
+    text = re.sub(r"    launchAt:.*\n", "", HERO)
+    slow = re.sub(r"    throughput:.*\n(      - .*\n)+", "    mfuPercent: 1\n", text)
+    with pytest.raises(SpecError) as caught:
+        suppose(parse_run_file(spoil(slow, "2_500_000_000_000_000", "250_000_000_000_000")), {}, "")
+    assert [it.rule for it in caught.value.problems] == ["simulation.long", "simulation.slow"]
+    assert "spec.simulation.mfuPercent" in str(caught.value.problems[0])
+
+
+def test_save_at_every_step_of_the_model_case_is_refused():
+    with pytest.raises(SpecError) as caught:
+        suppose(parse_run_file(spoil(HERO, "everySteps: 200, keep", "everySteps: 1, keep")), {}, "")
+    assert [it.rule for it in caught.value.problems] == ["simulation.many-saves"]
+
+
+def test_impossible_pace_is_told_at_the_field_that_it_comes_from():
+    [found] = refusals_of(f"{GOOD}  gate: {{minTokensPerSecond: 1_000_000_000}}\n")
+    assert (found.rule, found.field) == ("simulation.fast", "spec.gate.minTokensPerSecond")
+
+
+SAYS_ITS_PACE = [
+    it
+    for it in sorted((ROOT / "samples").glob("*.yaml"))
+    if "drill" not in it.name and it.name not in ("own-text.yaml", "too-fast.yaml")
+]
+"""All but the one of the first page, which gate measures, and the one that no machine passes."""
+
+
+@pytest.mark.parametrize("path", SAYS_ITS_PACE, ids=lambda it: it.name)
+def test_sample_can_be_rehearsed_as_it_is(path):
+    run_file = parse_run_file(path.read_text())
+    texts = {name: 10**7 for name, it in run_file.spec.data.sources.items() if not it.options}
+    assert suppose(run_file, texts, "").spec.simulation.launch_at is not None
+
+
+def test_run_is_given_up_only_after_its_deadline_and_the_plan_once_more():
+    times = '  deadline: {at: "2027-03-01T00:00:00Z"}\n'
+    late = spoil(PACED, "{throughput", '{launchAt: "2027-01-01T00:00:00Z", throughput')
+    assert find_limit_ms(suppose(parse_run_file(GOOD + PACED), TOKENS, "").spec) == 30 * DAY_MS
+    spec = suppose(parse_run_file(GOOD + times + late), TOKENS, "").spec
+    assert find_limit_ms(spec) == 59 * DAY_MS + 102_400
+    hero = suppose(parse_run_file(HERO), {}, "").spec
+    assert find_limit_ms(hero) == 3 * plan_ms(hero, hero.simulation.throughput)
+
+
 def test_steps_below_a_millisecond_are_refused():
     found = refusals_of(GOOD + spoil(PACED, "500", "2_000_000"))
     assert [it.rule for it in found] == ["simulation.fast"]
+
+
+def test_steps_that_would_count_as_stuck_are_refused():
+    found = refusals_of(GOOD + spoil(PACED, "500", "1"))
+    assert "simulation.slow" in [it.rule for it in found]
+    assert "within faults.deadlines.step (2m)" in "".join(map(str, found))
 
 
 def test_counted_text_that_is_too_short_is_refused():

@@ -20,6 +20,12 @@ def remembered(run):
     return {it.name: it.words for it in describe_memory(run.memory, show)}
 
 
+def test_growth_of_the_log_is_what_this_controller_saw_and_the_loss_is_a_mean():
+    words = seen(a_late_run())["progress"]
+    assert "not seen to grow for 0.1 s since this controller looks" in words
+    assert "mean loss of the newest steps 2.0000 nats" in words
+
+
 def test_gang_of_704_ranks_is_as_short_as_what_differs():
     run = a_run(ranks=704).launched().with_end(17, 137).with_rank(20, stopped=True)
     run.with_telemetry(*range(17), *range(18, 700))

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from contract.schedule import round_binary32
+from controller.core.actions import Halt, Rest
 from controller.core.telling.chronicle import read_chronicle
 from controller.core.telling.summary import make_summary
 from tests.chronicles import (
+    COMPLETED_S,
     FORK,
     PLAN,
     SHORTER,
@@ -16,6 +18,8 @@ from tests.chronicles import (
     Scroll,
     a_proposal,
     a_shortened_run,
+    ends_at,
+    instant,
     told,
     until_proposed,
 )
@@ -46,6 +50,49 @@ def test_original_horizon_would_have_missed_by_the_pace_after_the_fork():
     assert summary["counterfactual_finish"] == "2023-11-14T22:26:10.000+00:00"
     assert summary["counterfactual_miss_seconds"] == 130.0
     assert summary["counterfactual_miss_percent"] == pytest.approx(100 * 130 / 610, abs=1e-3)
+
+
+def paused(step, rests, pause_s=100):
+    """Return the shortened run as it would be had the gang rested before `step`."""
+    evidence = told(a_shortened_run()).evidence
+    first, second = evidence.histories
+    steps = [
+        it.model_copy(update={"wall_s": it.wall_s + (pause_s if it.step >= step else 0)})
+        for it in second.steps
+    ]
+    chronicle = replace(
+        evidence.chronicle,
+        completed_at=instant(COMPLETED_S + pause_s),
+        rests=tuple(instant(it) for it in rests),
+    )
+    histories = [first, replace(second, steps=steps)]
+    return make_summary(replace(evidence, histories=histories, chronicle=chronicle))
+
+
+@pytest.mark.parametrize(
+    ("step", "rests", "miss_s"),
+    [
+        (200, [ends_at(199) + 1], 230.0),
+        (FORK, [ends_at(FORK - 1) + 1], 230.0),
+        (200, [ends_at(199) + 1, ends_at(199) + 50], 230.0),
+        # Before the fork it moved the fork itself, and everything after it.
+        (60, [ends_at(59) + 1], 230.0),
+        # What nobody wanted is an outage: the longer the run, the more of them.
+        (200, [], 230 + 100 * (STEPS - SHORTER) / (SHORTER - FORK)),
+        (200, [700.0], 230 + 100 * (STEPS - SHORTER) / (SHORTER - FORK)),
+    ],
+)
+def test_pause_of_the_owner_counts_once_and_not_for_each_step(step, rests, miss_s):
+    found = paused(step, rests)["counterfactual_miss_seconds"]
+    assert found == pytest.approx(miss_s, abs=1e-3)
+
+
+def test_rests_are_those_that_the_owner_or_a_halt_brought():
+    scroll, _ = until_proposed()
+    scroll.decide(130, Rest(reason="so", nonce="h", state="suspended"))
+    scroll.decide(140, Halt(reason="no luck", nonce="i", cause="killed"))
+    found = read_chronicle(scroll.complete(700).book.records).rests
+    assert found == (instant(130), instant(140))
 
 
 def test_rates_are_compared_with_the_plan_step_by_step():
