@@ -58,4 +58,16 @@ NAMED_SEEDS = (
             "return elapsed_ms(attempt.launched_at, snapshot.now)",
         ),
     ),
+    NamedSeed(
+        "plan-decided-and-not-written",
+        "A full disk kept an approved revision from being written while the run halted: the"
+        " simulated owner looked for its file, and the life broke off (the simulator's defect).",
+        "0/refuse/approved/fill_disk",
+        "PlanError",
+        Edit(
+            "controller.simulate.chaos.life:has_nothing_left",
+            "has_intact(memory.chain)",
+            "has_intact(world.chain(memory.plan.sha))",
+        ),
+    ),
 )

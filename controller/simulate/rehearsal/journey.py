@@ -111,7 +111,7 @@ class Drive:
 
     def _is_lost(self, memory: Memory) -> bool:
         shelf = self.site.shelf
-        return shelf.ever_complete and not shelf.has_intact(self.site.chain(memory.plan.sha))
+        return shelf.ever_complete and not shelf.has_intact(memory.chain)
 
     # The owner, who answers everything once.
 
