@@ -55,7 +55,7 @@ def nearest_binary32(exact: Fraction) -> str:
 def check_survivors(run: Run, plan: Plan) -> list[StepRecord]:
     """Check the whole surviving line against its newest plan; return its records.
 
-    Every step received the plan's learning rates; up to the fork all attempts had the same loss,
+    Every step received the plan's learning rates; before the fork all attempts had the same loss,
     and beyond it those that ran the same plan on the same line.
     """
     records = surviving_steps(run)
@@ -70,7 +70,8 @@ def check_survivors(run: Run, plan: Plan) -> list[StepRecord]:
             assert record.plan_sha == plan.sha, text
     losses: dict[tuple[str, int], str] = {}
     for record in (record for log in list_attempts(run) for record in log):
-        held = "before the fork" if record.step <= plan.effective else record.plan_sha
+        # The step of the fork is the child's: under another execution its loss may differ.
+        held = "before the fork" if record.step < plan.effective else record.plan_sha
         first = losses.setdefault((held, record.step), record.loss)
         text = tell(record, "`loss`", record.loss, f"{first}: same plan, line and step, same bits")
         assert record.loss == first, text
