@@ -128,7 +128,7 @@ os.umask(0o077)
 os.nice(3)
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""Becomes another command, without what it is used to. No hook of a fork: JAX may live in this process."""
+"""Becomes another command, without what it is used to; a hook of a fork would not do: JAX warns."""
 
 
 @pytest.mark.faults
