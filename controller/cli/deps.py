@@ -434,9 +434,13 @@ def make_report(
         raise Unavailable(f"the report was not written in {REPORT_WITHIN_S:g} s")
     text, said = told
     if child.returncode:
-        lines = said.strip().splitlines() or [f"it ended with code {child.returncode}"]
-        raise Unavailable(f"the report was not written: {lines[-1]}")
+        raise Unavailable(f"the report was not written: {_find_reason(said, child.returncode)}")
     return text
+
+
+def _find_reason(said: str, code: int) -> str:
+    """Return the last line of what a child said before it failed."""
+    return (said.strip().splitlines() or [f"it ended with code {code}"])[-1]
 
 
 def draw_rehearsals(told: str, path: Path) -> None:
@@ -449,8 +453,7 @@ def draw_rehearsals(told: str, path: Path) -> None:
         env=_environment(), timeout=REPORT_WITHIN_S, check=False,
     )  # fmt: skip
     if child.returncode:
-        words = child.stderr.decode(errors="replace").strip().splitlines()
-        why = words[-1] if words else f"it ended with code {child.returncode}"
+        why = _find_reason(child.stderr.decode(errors="replace"), child.returncode)
         raise Unavailable(f"the picture was not drawn: {why}")
 
 

@@ -1,7 +1,6 @@
 """A record of the ledger in words: one line, and what a decision about the plan says beside it."""
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from typing import cast
 
@@ -49,7 +48,7 @@ def describe_unreadable(where: str, error: Exception) -> str:
 
 def describe_record(record: LedgerRecord) -> str:
     """Return one record in a line."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(record.at.wall_ms / 1000))
+    when = show_instant(record.at.wall_ms)
     # Words of ranks and people are quoted in it: none of them may begin a line of its own.
     first, *details = (shorten(text, len(text)) for text in _describe_body(record))
     return f"\n{INDENT}".join([f"{record.seq:>5}  {when}  {record.kind:<8}  {first}", *details])

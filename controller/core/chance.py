@@ -1,7 +1,8 @@
 """A probability and a number of things in words, wherever they are said."""
 
 PERMILLE = 10
-"""Permille in a percent: probabilities are recorded in whole permille."""
+"""Permille in a percent: probabilities are recorded in whole permille. Here, because words about a
+status must load no model."""
 CERTAIN = 1_000
 
 

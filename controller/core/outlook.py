@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from contract.plan import ContextStage, Plan
+from controller.core.chance import PERMILLE
 from controller.core.forecast import (
     Forecast,
     Hazard,
@@ -19,7 +20,6 @@ from controller.core.pace import PaceView
 from controller.core.proposal import LossCost
 from controller.core.readings import Instant
 from controller.core.revise import move_context
-from controller.core.terms import PERMILLE
 
 PPM = 1_000_000
 US_PER_MS = 1_000

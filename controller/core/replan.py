@@ -17,7 +17,7 @@ from controller.core.actions import (
     PublishControl,
     PublishPlan,
 )
-from controller.core.chance import count_of, is_settled, show_chance
+from controller.core.chance import PERMILLE, count_of, is_settled, show_chance
 from controller.core.forecast import Forecast
 from controller.core.memory import Memory
 from controller.core.outlook import find_horizon, look_ahead, look_shorter
@@ -43,7 +43,7 @@ from controller.core.proposing import (
 from controller.core.readings import age_ms, show_seconds
 from controller.core.rules import Answer, live_attempt, rule
 from controller.core.snapshot import OwnerIntent, Snapshot
-from controller.core.terms import PERMILLE, Terms
+from controller.core.terms import Terms
 from controller.core.training import Training, find_training
 
 PERCENT = 100
@@ -348,7 +348,7 @@ def propose(snapshot: Snapshot, memory: Memory) -> Answer | None:
         nonce=str(memory.seq),
         reason=describe_trigger(memory),
         now=snapshot.now,
-        is_floor=(found.on_time_permille or 0) < terms.target_percent * PERMILLE,
+        is_floor=found.on_time_permille < terms.target_percent * PERMILLE,
         is_last_call=evaluation.is_last_call and memory.late < terms.evaluations,
     )
     first, _ = range_of_forks(memory, draft.change, training)

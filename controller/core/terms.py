@@ -7,9 +7,6 @@ from pydantic import Field
 from contract.model import ModelShape
 from contract.plan import Frozen
 
-# Kept there, because words about a status must load no model.
-from controller.core.chance import PERMILLE as PERMILLE  # noqa: PLC0414  for those who ask here
-
 MAX_WALL_MS = 253_402_214_400_000
 """The last day of the year 9999: what calendars can show."""
 

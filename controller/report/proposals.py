@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
+from controller.core.chance import PERMILLE
 from controller.core.forecast import Forecast, Lag
 from controller.core.memory import Memory
 from controller.core.proposal import Facts, Proof, Proposal, Revision
 from controller.core.replan import tell_chance
 from controller.core.telling.chronicle import Deadline, Story
 from controller.core.telling.status_plan import find_newest
-from controller.core.terms import PERMILLE
 from controller.report.blocks import (
     Block,
     Cell,

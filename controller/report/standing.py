@@ -1,11 +1,11 @@
 """Where the run stands, in one sentence: on time or not, by how much, and what comes next."""
 
+from controller.core.chance import PERMILLE
 from controller.core.forecast import Forecast
 from controller.core.memory import Memory
 from controller.core.replan import tell_chance
 from controller.core.telling.outcome import find_last_step_ms
 from controller.core.telling.status_plan import find_newest
-from controller.core.terms import PERMILLE
 from controller.report.dossier import Dossier
 from controller.report.scene import known_until_s
 from controller.report.wording import (

@@ -72,6 +72,16 @@ class BookLedger:
             raise EpochLost(f"epoch {self.book.epoch} took over from epoch {self.epoch}")
         if self.book.is_full:
             raise Unavailable("cannot append to the ledger: the disk is full")
+        record = self.make_record(kind, body, at)
+        if self.book.is_tearing:
+            self.book.is_tearing, self.book.half = False, record
+            raise ControllerKilled(f"record {record.seq} is half written")
+        self.seal = None
+        self.book.records.append(record)
+        return record
+
+    def make_record(self, kind: str, body: Mapping[str, object], at: Instant) -> LedgerRecord:
+        """Return the record that follows the newest one."""
         head = self.book.head
         bare = LedgerRecord(
             v=1,
@@ -86,13 +96,7 @@ class BookLedger:
             hash="",
             seal=self.seal,
         )
-        record = bare.model_copy(update={"hash": hash_record(bare)})
-        if self.book.is_tearing:
-            self.book.is_tearing, self.book.half = False, record
-            raise ControllerKilled(f"record {record.seq} is half written")
-        self.seal = None
-        self.book.records.append(record)
-        return record
+        return bare.model_copy(update={"hash": hash_record(bare)})
 
     def records(self) -> Sequence[LedgerRecord]:
         """Return all records, oldest first."""

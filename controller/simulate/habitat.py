@@ -6,6 +6,7 @@ from random import Random
 
 from contract.plan import Plan, chain_of
 from contract.wire import ControlDocument, Phase
+from controller.core.memory import Memory
 from controller.core.policy import Policy
 from controller.simulate.agenda import Agenda
 from controller.simulate.shelf import Shelf
@@ -66,6 +67,11 @@ class Habitat:
     def chain(self, sha: str) -> list[Plan]:
         """Return the plans from the genesis plan to `sha`."""
         return chain_of(self.plans, sha)
+
+    def has_nothing_left(self, memory: Memory) -> bool:
+        """Return whether there were checkpoints, and none is left that the plan may start from."""
+        # Memory's own chain: a plan that is decided may not be written yet.
+        return self.shelf.ever_complete and not self.shelf.has_intact(memory.chain)
 
     def enter(self, phase: Phase) -> None:
         """Tell of the phase that a gang enters."""

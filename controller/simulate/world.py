@@ -149,25 +149,37 @@ class SimFleet(_Hand):
             attempt=gang.number,
             closed=gang.closed,
             ranks=[rank.view() for rank in gang.ranks],
-            remains=[
-                RankRef(attempt=old.number, rank=rank.rank)
-                for old in self.world.gangs[-4:-1]
-                for rank in old.alive()
-            ],
+            remains=self.list_remains(),
             memory_bytes=MACHINE_BYTES,
             ranks_per_machine=len(gang.ranks),
         )
 
-    def launch(self, order: LaunchGang, *, epoch: int) -> None:
-        """Start the ranks that were never started."""
+    def list_remains(self) -> list[RankRef]:
+        """Return the live ranks of older attempts."""
+        return [
+            RankRef(attempt=old.number, rank=rank.rank)
+            for old in self.world.gangs[-4:-1]
+            for rank in old.alive()
+        ]
+
+    def begin(self, order: LaunchGang) -> bool:
+        """Check the order, and note it if its attempt is new; return whether it is."""
         self.fence()
         world, gang = self.world, self.world.gang
         if gang is not None and gang.number > order.attempt:
             raise Refused(f"attempt {order.attempt} is older than {gang.number}")
-        if gang is None or gang.number < order.attempt:
-            self.note("launch_gang", order.attempt, order.plan_sha)
-            if world.live_attempts():
-                world.violate(f"attempt {order.attempt} starts while an older one lives")
+        if gang is not None and gang.number == order.attempt:
+            return False
+        self.note("launch_gang", order.attempt, order.plan_sha)
+        if world.live_attempts():
+            world.violate(f"attempt {order.attempt} starts while an older one lives")
+        return True
+
+    def launch(self, order: LaunchGang, *, epoch: int) -> None:
+        """Start the ranks that were never started."""
+        is_new = self.begin(order)
+        world, gang = self.world, self.world.gang
+        if is_new or gang is None:
             if order.plan_sha not in world.plans:
                 world.violate("ranks start before their plan is written")
                 return

@@ -2,9 +2,7 @@
 
 import json
 import os
-import shlex
 import shutil
-import sys
 
 import pytest
 
@@ -12,34 +10,14 @@ from contract import wire
 from controller.adapters import rundir
 from controller.adapters.ledger import SegmentedLedger
 from controller.cli import deps
-from controller.cli import main as ctl
 from controller.core.declared.planning import make_genesis
 from controller.core.readings import Instant
+from tests.commands import folder, run_ctl
 from tests.run_files import write_good
 
+__all__ = ["folder", "run_ctl"]
+
 LAUNCHED_AT = Instant(wall_ms=1_000, mono_ms=1, boot_id="b")
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder with a right run file and its text; commands run there."""
-    write_good(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def run_ctl(monkeypatch, capsys):
-    """Runs a command in this process; returns its exit code, data and talk."""
-
-    def run(command):
-        monkeypatch.setattr(sys, "argv", shlex.split(command))
-        with pytest.raises(SystemExit) as left:
-            ctl.main()
-        shown = capsys.readouterr()
-        return int(left.value.code or 0), shown.out, shown.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

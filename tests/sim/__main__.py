@@ -5,8 +5,8 @@ import sys
 import time
 
 from controller.simulate.chaos.campaign import DAY_MS, campaign, live_quietly
-from controller.simulate.chaos.pairs import read_blow
-from controller.simulate.chaos.programme import list_names
+from controller.simulate.chaos.pairs import Blow
+from controller.simulate.chaos.programme import list_names, read_name
 from tests.sim.sharing import run_chaos
 
 QUIET_DAYS = 30
@@ -39,10 +39,10 @@ def main() -> int:
 def is_name(name: str) -> bool:
     """Return whether a life of the campaign has this name."""
     try:
-        seed = int(name) if name.isdigit() else read_blow(name).seed
+        told = read_name(name)
     except ValueError:
         return False
-    return seed >= 0
+    return (told.seed if isinstance(told, Blow) else told) >= 0
 
 
 def run_seeds(seed: int, count: int) -> int:

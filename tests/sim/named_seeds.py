@@ -65,9 +65,9 @@ NAMED_SEEDS = (
         "0/refuse/approved/fill_disk",
         "PlanError",
         Edit(
-            "controller.simulate.chaos.life:has_nothing_left",
+            "controller.simulate.habitat:Habitat.has_nothing_left",
             "has_intact(memory.chain)",
-            "has_intact(world.chain(memory.plan.sha))",
+            "has_intact(self.chain(memory.plan.sha))",
         ),
     ),
 )

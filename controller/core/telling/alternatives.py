@@ -18,7 +18,7 @@ from controller.core.actions import (
     PublishPlan,
 )
 from controller.core.ancestry import last_steps, list_restorable
-from controller.core.chance import show_chance
+from controller.core.chance import PERMILLE, show_chance
 from controller.core.memory import Memory
 from controller.core.outlook import look_shorter
 from controller.core.proofs import floor_steps, list_failures
@@ -27,7 +27,6 @@ from controller.core.proposing import Draft, draft_proposal, find_contradiction,
 from controller.core.replan import explain_silence, tell_chance
 from controller.core.snapshot import CheckpointView, Snapshot, StoreView
 from controller.core.telling.prospect import PERCENTS, look_around
-from controller.core.terms import PERMILLE
 from controller.core.training import Training, find_training
 
 PERCENT = 100

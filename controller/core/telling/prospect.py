@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from contract.plan import Plan
+from controller.core.chance import PERMILLE
 from controller.core.forecast import Forecast
 from controller.core.memory import Memory
 from controller.core.outlook import find_horizon, look_shorter
@@ -12,7 +13,6 @@ from controller.core.proofs import floor_steps, last_window_step
 from controller.core.proposal import Proposal
 from controller.core.proposing import next_fork, revise_for
 from controller.core.readings import Instant
-from controller.core.terms import PERMILLE
 from controller.core.training import Training
 
 PERCENT = 100

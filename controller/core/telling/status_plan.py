@@ -3,6 +3,7 @@
 Part of the status (see status.py); keys are documented in docs/cli.md.
 """
 
+from controller.core.chance import PERMILLE
 from controller.core.forecast import Forecast, Lag
 from controller.core.memory import Memory
 from controller.core.outlook import look_ahead, measure_lag
@@ -12,7 +13,7 @@ from controller.core.readings import Instant, Unknown
 from controller.core.replan import explain_silence
 from controller.core.snapshot import ProgressView, Snapshot
 from controller.core.telling.prospect import find_fork
-from controller.core.terms import PERMILLE, Terms
+from controller.core.terms import Terms
 
 Status = dict[str, object]
 

@@ -273,10 +273,4 @@ class Life:
     @property
     def is_lost(self) -> bool:
         """Whether there were checkpoints, and nothing is left that the plan may start from."""
-        return self.memory is not None and has_nothing_left(self.memory, self.world)
-
-
-def has_nothing_left(memory: Memory, world: World) -> bool:
-    """Return whether there were checkpoints, and none is left that the plan may start from."""
-    # Memory's own chain: a plan that is decided may not be written yet.
-    return world.shelf.ever_complete and not world.shelf.has_intact(memory.chain)
+        return self.memory is not None and self.world.has_nothing_left(self.memory)

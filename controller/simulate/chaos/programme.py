@@ -49,10 +49,20 @@ def turn_pairs(seed: int) -> Iterator[Blow]:
         seed += 1
 
 
+def read_name(name: str) -> Blow | int:
+    """Return the blow that a life's name tells of, or the seed of a life by chance.
+
+    Raises:
+        ValueError: no life has this name.
+    """
+    return read_blow(name) if SEPARATOR in name else int(name)
+
+
 def live_named(name: str) -> Outcome:
     """Return how the life of a name went; a controller that fails is a violation."""
     try:
-        return live_blow(read_blow(name)) if SEPARATOR in name else live(int(name))
+        told = read_name(name)
+        return live_blow(told) if isinstance(told, Blow) else live(told)
     except Exception as error:  # noqa: BLE001  # the outermost frame of a life: a crash is a finding
         where = extract_tb(error.__traceback__)[-1]
         text = f"{type(error).__name__} in {where.name}: {str(error)[:200]}"

@@ -12,8 +12,7 @@ from controller.core.snapshot import GangView, RankRef
 from controller.simulate.gang import SimGang, SimRank
 from controller.simulate.rehearsal.grounds import Grounds
 from controller.simulate.rehearsal.spending import WAITING
-
-MACHINE_BYTES = 64 * 10**9
+from controller.simulate.world import MACHINE_BYTES
 
 
 @dataclass

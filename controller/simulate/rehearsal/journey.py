@@ -89,7 +89,7 @@ class Drive:
             self.notebook.look(memory)
             if memory.rest == "completed":
                 return "completed"
-            if memory.halted is not None and self._is_lost(memory):
+            if memory.halted is not None and self.site.has_nothing_left(memory):
                 return "lost"
             if memory.halted is not None and self._vain_resumes >= MOST_RESUMES:
                 return "halted"
@@ -108,10 +108,6 @@ class Drive:
         self._vain_looks = self._vain_looks + 1 if count == self._count else 0
         self._count = count
         return wake_ms << min(self._vain_looks // VAIN_LOOKS, MOST_DOUBLINGS)
-
-    def _is_lost(self, memory: Memory) -> bool:
-        shelf = self.site.shelf
-        return shelf.ever_complete and not shelf.has_intact(memory.chain)
 
     # The owner, who answers everything once.
 

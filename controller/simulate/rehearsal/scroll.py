@@ -7,7 +7,7 @@ from contract.canonical import encode_canonical
 from contract.wire import LedgerHead
 from controller.core.readings import Instant
 from controller.ports import LedgerRecord
-from controller.simulate.book import CORE, ROOT_HASH, Book, BookLedger, hash_record
+from controller.simulate.book import ROOT_HASH, Book, BookLedger
 
 Listener = Callable[[bytes], None]
 
@@ -54,19 +54,7 @@ class ScrollLedger(BookLedger):
         """Append one record."""
         book = self.book
         assert isinstance(book, Scroll)
-        bare = LedgerRecord(
-            v=1,
-            seq=book.count + 1,
-            epoch=self.epoch,
-            kind=kind,
-            at=at,
-            core_version=CORE,
-            spec_sha="",
-            body=body,
-            prev=book.hash,
-            hash="",
-        )
-        record = bare.model_copy(update={"hash": hash_record(bare)})
+        record = self.make_record(kind, body, at)
         book.take(record)
         if self.is_open:
             self.first.append(record)

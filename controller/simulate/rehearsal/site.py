@@ -8,8 +8,8 @@ from contract.wire import Phase
 from controller.core.actions import LaunchGang
 from controller.core.pace import US_PER_MS, PaceView
 from controller.core.readings import Unknown
-from controller.core.snapshot import GangView, RankReading, RankRef
-from controller.ports import Refused, Unavailable
+from controller.core.snapshot import GangView, RankReading
+from controller.ports import Unavailable
 from controller.runtime.observe import Ports
 from controller.simulate.rehearsal.casebook import Case
 from controller.simulate.rehearsal.cluster import Tray
@@ -226,23 +226,13 @@ class SiteFleet(SimFleet):
         gang = self.site.crew
         if gang is None:
             return None
-        remains = [
-            RankRef(attempt=old.number, rank=rank.rank)
-            for old in self.world.gangs[-4:-1]
-            for rank in old.alive()
-        ]
-        return gang.look_at(remains)
+        return gang.look_at(self.list_remains())
 
     def launch(self, order: LaunchGang, *, epoch: int) -> None:
         """Start the attempt's ranks once there are trays for them."""
-        self.fence()
+        is_new = self.begin(order)
         world, gang = self.site, self.site.crew
-        if gang is not None and gang.number > order.attempt:
-            raise Refused(f"attempt {order.attempt} is older than {gang.number}")
-        if gang is None or gang.number < order.attempt:
-            self.note("launch_gang", order.attempt, order.plan_sha)
-            if world.live_attempts():
-                world.violate(f"attempt {order.attempt} starts while an older one lives")
+        if is_new or gang is None:
             gang = CrewGang(world, order, epoch, grounds=world.grounds)
             world.gangs.append(gang)
             world.forget_gangs()

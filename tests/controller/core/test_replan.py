@@ -3,10 +3,10 @@
 import pytest
 
 from contract.model import Execution
+from controller.core.chance import PERMILLE
 from controller.core.outlook import look_shorter
 from controller.core.proposal import Change, WantedStage
 from controller.core.replan import explain_silence
-from controller.core.terms import PERMILLE
 from tests.builders import verbs_of
 from tests.plan_runs import EVERY_MS, SLOW_STEP_S, STEPS, TERMS, a_dated_run, a_late_run
 
